@@ -1,0 +1,1 @@
+"""Whether a grader tells passes apart: spread, retest, bias, golden groups, certificates."""

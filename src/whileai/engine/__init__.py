@@ -1,0 +1,1 @@
+"""How calls are made: schedule, retry, cache, journal, cost."""

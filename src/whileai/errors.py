@@ -1,0 +1,143 @@
+"""The errors of whileai, each in the terms of the person who meets it.
+
+    WhileaiError
+    ├── ConfigError (ValueError)            a knob has a value that cannot work
+    ├── BatchError (ValueError)             a batch, a group or a row of rollouts cannot be read
+    │   └── RowError                        one row of a file: its line and its key
+    ├── SpecError (ValueError)              a spec, golden or configuration file has mistakes: all of them
+    ├── SpreadError (ValueError)            the grader does not tell these passes apart
+    ├── UncheckedGraderError                a compiled grader has no valid certificate
+    ├── GraderFailure                       one call of a grader gave no usable verdict; always has a kind
+    │   ├── UnusableVerdict (ValueError)    it answered, and the answer cannot be used
+    │   ├── GraderTimeout (TimeoutError)    it did not answer within `timeout_s`
+    │   └── DeadlineExceeded (TimeoutError) the batch's `deadline_s` was over before it answered
+    └── ProviderError                       a model endpoint gave no reply that can be used
+        ├── TransportError                  no answer, or one that may heal: retried
+        ├── RefusedRequest                  an answer that the same request never heals
+        ├── BudgetExceeded                  the run's budget is spent: no new call is made
+        └── RecordingMissing (LookupError)  `recorded:` has no reply for this request
+
+`GraderFailure`, and whatever a grader itself raises, never leaves a batch: that group keeps its original
+rewards and `stats.failures` counts the kind. Every error here pickles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class WhileaiError(Exception):
+    """Whatever whileai raises on purpose."""
+
+
+class ConfigError(WhileaiError, ValueError):
+    """A knob has a value that cannot work."""
+
+
+class BatchError(WhileaiError, ValueError):
+    """A batch, a group or a row of rollouts cannot be read."""
+
+
+class RowError(BatchError):
+    """One row of a file cannot be read."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a file: where it stands, what is wrong, and the remedy."""
+
+    file: str
+    line: int | None
+    key: str
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        key = f" {self.key}:" if self.key else ""
+        remedy = f" ({self.remedy})" if self.remedy else ""
+        return f"{place}:{key} {self.message}{remedy}"
+
+
+class SpecError(WhileaiError, ValueError):
+    """A spec, golden or configuration file has mistakes; `problems` lists every one of them."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+class SpreadError(WhileaiError, ValueError):
+    """The grader does not tell these passes apart; `report` says what was seen, if anything was."""
+
+    def __init__(self, message: str, report: Any = None) -> None:
+        super().__init__(message, report)
+        self.report = report
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class UncheckedGraderError(WhileaiError):
+    """A compiled grader has no valid certificate; the message names the command that makes one."""
+
+
+class GraderFailure(WhileaiError):
+    """One call of a grader gave no usable verdict. `kind` is a short stable name that statistics count by."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(kind, reason)
+        self.kind = kind
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class UnusableVerdict(GraderFailure, ValueError):
+    """The grader answered, and the answer cannot be used as a verdict on this group."""
+
+
+class GraderTimeout(GraderFailure, TimeoutError):
+    """A grader call did not answer within `timeout_s`."""
+
+
+class DeadlineExceeded(GraderFailure, TimeoutError):
+    """The batch's `deadline_s` was over before this call answered."""
+
+
+class ProviderError(WhileaiError):
+    """A model endpoint gave no reply that can be used. `kind` is a short stable name."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(kind, reason)
+        self.kind = kind
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class TransportError(ProviderError):
+    """No answer, or an answer that may heal: retried. `retry_after` is in seconds, where the server said so."""
+
+    def __init__(self, kind: str, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(kind, reason)
+        self.args = (kind, reason, retry_after)
+        self.retry_after = retry_after
+
+
+class RefusedRequest(ProviderError):
+    """The endpoint refused, and the same request will never succeed."""
+
+
+class BudgetExceeded(ProviderError):
+    """The run's budget is spent; no new call is made."""
+
+
+class RecordingMissing(ProviderError, LookupError):
+    """`recorded:` has no reply for this request; the message says how to record one."""

@@ -1,0 +1,1 @@
+"""One chat request to one model."""

@@ -1,0 +1,1 @@
+"""Named defaults; the import path that the method's page uses."""

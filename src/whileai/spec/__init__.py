@@ -1,0 +1,1 @@
+"""What an author writes, read strictly: specs, templates, schemas, roles."""

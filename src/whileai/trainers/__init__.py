@@ -1,0 +1,1 @@
+"""Adapters from graders to trainers."""
