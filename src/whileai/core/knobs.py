@@ -1,0 +1,41 @@
+"""Knobs are refused by name: a NaN cap or a `True` factor would train something else without a word."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+from whileai.errors import ConfigError
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    infinite: bool = False,
+) -> None:
+    """Raise `ConfigError` unless `value` is a number in [low, high] ((low, high] with `open_low`)."""
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if good:
+        real = float(value)
+        good = (low < real if open_low else low <= real) and real <= high and (infinite or math.isfinite(real))
+    if not good:
+        left = "(" if open_low or low == -math.inf else "["
+        right = "]" if high < math.inf or infinite else ")"
+        raise ConfigError(f"{name}={value!r}: a number in {left}{low:g}, {high:g}{right} is wanted")
+
+
+def whole(name: str, value: Any, *, low: int) -> None:
+    """Raise `ConfigError` unless `value` is a whole number of at least `low`."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or int(value) < low:
+        raise ConfigError(f"{name}={value!r}: a whole number of at least {low} is wanted")
+
+
+def flag(name: str, value: object) -> None:
+    """Raise `ConfigError` unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name}={value!r}: True or False is wanted")

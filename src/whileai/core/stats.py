@@ -1,0 +1,148 @@
+"""What a grader did so far: counted exactly under threads, in memory that does not grow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class GradingStats:
+    """A snapshot; later batches do not change it.
+
+    Attributes:
+        mode: "advantage" or "reward".
+        groups: groups seen.
+        mixed: of these, groups with passes and failures.
+        grader_calls: calls of the grader, failed ones included.
+        grader_failures: calls without a usable verdict, and tasks without a rubric; their groups kept
+            (reward mode: their passes took) rewards that the grader did not touch.
+        hacks: passes named as hacks and zeroed.
+        lambda_capped: groups in which the cap bound.
+        failures: `grader_failures` by kind.
+        reasons: the first reason of each kind.
+        factor_count, factor_mean, factor_std: of the quality factors handed out (population standard deviation).
+        unchecked: why an unchecked grader was accepted, if it was.
+    """
+
+    mode: str
+    groups: int = 0
+    mixed: int = 0
+    grader_calls: int = 0
+    grader_failures: int = 0
+    hacks: int = 0
+    lambda_capped: int = 0
+    failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    reasons: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    factor_count: int = 0
+    factor_mean: float = 0.0
+    factor_std: float = 0.0
+    unchecked: str | None = None
+
+    def __str__(self) -> str:
+        factors = ""
+        if self.factor_count and self.mode == "advantage":
+            factors = f"; factors mean {self.factor_mean:.3f} std {self.factor_std:.3f}"
+        elif self.factor_count:
+            factors = f"; products mean {self.factor_mean:.3f} std {self.factor_std:.3f}"
+        unchecked = f"; unchecked: {self.unchecked}" if self.unchecked else ""
+        return (
+            f"groupwise grading ({self.mode}): {self.groups} groups, {self.mixed} mixed, "
+            f"{self.grader_calls} grader calls, {self.grader_failures} failed (fell back), "
+            f"{self.hacks} hacks zeroed{factors}{unchecked}"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {name: getattr(self, name) for name in self.__slots__}
+        values["failures"], values["reasons"] = dict(self.failures), dict(self.reasons)
+        return _restore, (values,)
+
+
+def _restore(values: dict[str, Any]) -> GradingStats:
+    proxies = {name: MappingProxyType(values[name]) for name in ("failures", "reasons")}
+    return GradingStats(**{**values, **proxies})
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one batch adds."""
+
+    groups: int = 0
+    mixed: int = 0
+    grader_calls: int = 0
+    hacks: int = 0
+    lambda_capped: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    factors: list[float] = field(default_factory=list)
+
+    def fail(self, kind: str, reason: str) -> None:
+        self.failures[kind] = self.failures.get(kind, 0) + 1
+        self.reasons.setdefault(kind, reason)
+
+
+class Counters:
+    """Running totals behind `GradingStats`; factors are kept as count, mean and squared deviation (Chan et al. 1979)."""
+
+    def __init__(self, mode: str, unchecked: str | None = None) -> None:
+        self._lock = threading.Lock()
+        self._total = Tally()
+        self._mode = mode
+        self._unchecked = unchecked
+        self._count, self._mean, self._squares = 0, 0.0, 0.0
+
+    def add(self, tally: Tally) -> list[str]:
+        """Add one batch; returns the kinds of failure that were never seen before."""
+        count, mean, squares = _moments(tally.factors)
+        with self._lock:
+            total = self._total
+            total.groups += tally.groups
+            total.mixed += tally.mixed
+            total.grader_calls += tally.grader_calls
+            total.hacks += tally.hacks
+            total.lambda_capped += tally.lambda_capped
+            new = [kind for kind in tally.failures if kind not in total.failures]
+            for kind, number in tally.failures.items():
+                total.failures[kind] = total.failures.get(kind, 0) + number
+                total.reasons.setdefault(kind, tally.reasons[kind])
+            if count:
+                both = self._count + count
+                shift = mean - self._mean
+                self._squares += squares + shift * shift * self._count * count / both
+                self._mean += shift * count / both
+                self._count = both
+            return new
+
+    def snapshot(self) -> GradingStats:
+        with self._lock:
+            total = self._total
+            return GradingStats(
+                mode=self._mode,
+                groups=total.groups,
+                mixed=total.mixed,
+                grader_calls=total.grader_calls,
+                grader_failures=sum(total.failures.values()),
+                hacks=total.hacks,
+                lambda_capped=total.lambda_capped,
+                failures=MappingProxyType(dict(total.failures)),
+                reasons=MappingProxyType(dict(total.reasons)),
+                factor_count=self._count,
+                factor_mean=self._mean,
+                factor_std=(self._squares / self._count) ** 0.5 if self._count else 0.0,
+                unchecked=self._unchecked,
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process counts from zero: sums over processes then count nothing twice."""
+        return Counters, (self._mode, self._unchecked)
+
+
+def _moments(values: Iterable[float]) -> tuple[int, float, float]:
+    found = list(values)
+    if not found:
+        return 0, 0.0, 0.0
+    mean = sum(found) / len(found)
+    return len(found), mean, sum([(value - mean) ** 2 for value in found])

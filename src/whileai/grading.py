@@ -1,0 +1,462 @@
+"""`GroupwiseGrading`: a grader and the knobs of the method as one object.
+
+It grades groups (advantage mode: one call per group; reward mode: one call per pass), shapes their rewards,
+checks a grader's spread before training, and makes the reward function that a trainer calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from whileai.checks.spread import report_spread
+from whileai.core import knobs
+from whileai.core.batch import Batch
+from whileai.core.group import Group, RowGroup, groups_from_rows, rollout_from_row
+from whileai.core.shaping import GroupShape, plain, shape_by_product, shape_by_verdict
+from whileai.core.spread import SpreadReport
+from whileai.core.stats import Counters, GradingStats, Tally
+from whileai.core.verdict import Verdict, read_scores, read_verdict
+from whileai.engine.rubrics import RubricBook, Rubrics
+from whileai.engine.schedule import run_calls
+from whileai.errors import ConfigError, GraderFailure, SpreadError, UncheckedGraderError
+from whileai.simulations import defaults
+
+if TYPE_CHECKING:
+    from whileai.trainers.trl import GroupwiseReward, Verifier
+
+logger = logging.getLogger("whileai")
+
+Grader = Callable[..., Any] | Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupwiseGrading:
+    """A grader with the method's knobs. Immutable: `dataclasses.replace` makes a variant with counters of its own.
+
+    Args:
+        grader: advantage mode: `grader(group)` returns a verdict (see `whileai.core.verdict`); reward mode:
+            `grader(rollout, rubric)` returns `{"solution": s, "behavior": b}`, both in [0, 1]. May be async.
+            An attribute `names_hacks = False` says that it never names hacks; groups with a single pass
+            are then not sent to it.
+        mode: "advantage" (equation 3) or "reward" (equation 2).
+        rubrics: reward mode: rubric by task id, or a callable that writes one from a task's first group.
+        floor: reward mode: lower bound of each score, in [0, 1].
+        cap: upper bound of lambda, at least 1; `math.inf` for none.
+        min_factor: factor of the worst-ranked pass, in (0, 1].
+        hack_zero: a hack's reward becomes `hack_reward` before the group's statistics; else it is the worst pass.
+        pass_threshold: a reward of at least this is a pass.
+        hack_reward: None: the smaller of 0 and the group's lowest reward.
+        grade_all_pass: also grade groups without a failure, for their hacks.
+        concurrency: grader calls in flight at most.
+        timeout_s: seconds for one grader call; None for no limit.
+        deadline_s: seconds for the grading of one batch; None for no limit. Groups that are late keep their
+            original rewards.
+        spread_min_std, spread_band, spread_cluster_share: the rules of `check_spread`.
+        accept_unchecked: the reason for training on a grader whose check failed or is missing; it stands in
+            `stats`.
+
+    Raises:
+        ConfigError: a knob has a value that cannot work; the message names it.
+    """
+
+    grader: Grader
+    mode: str = defaults.GROUPWISE_MODE
+    rubrics: Rubrics = None
+    floor: float = defaults.GROUPWISE_FLOOR
+    cap: float = defaults.GROUPWISE_CAP
+    min_factor: float = defaults.GROUPWISE_MIN_FACTOR
+    hack_zero: bool = defaults.GROUPWISE_HACK_ZERO
+    pass_threshold: float = defaults.GROUPWISE_PASS_THRESHOLD
+    concurrency: int = defaults.GROUPWISE_CONCURRENCY
+    hack_reward: float | None = None
+    grade_all_pass: bool = False
+    timeout_s: float | None = defaults.GROUPWISE_TIMEOUT_S
+    deadline_s: float | None = defaults.GROUPWISE_DEADLINE_S
+    spread_min_std: float = defaults.SPREAD_MIN_STD
+    spread_band: float = defaults.SPREAD_BAND
+    spread_cluster_share: float = defaults.SPREAD_CLUSTER_SHARE
+    accept_unchecked: str | None = None
+    _counters: Counters = field(init=False, repr=False)
+    _book: RubricBook = field(init=False, repr=False)
+    _memory: _Memory = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _validate(self)
+        object.__setattr__(self, "_counters", Counters(self.mode, self.accept_unchecked))
+        object.__setattr__(self, "_book", RubricBook(self.rubrics))
+        object.__setattr__(self, "_memory", _Memory())
+
+    def group(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
+        """The shaped rewards of one group: rows with `reward` and `completion`, `messages` or `final_text`.
+
+        Raises:
+            BatchError: a row that cannot be read. UncheckedGraderError: the grader's check failed.
+        """
+        self._require_usable()
+        rollouts = [rollout_from_row(row, index, pass_threshold=self.pass_threshold) for index, row in enumerate(rows)]
+        return self._shape([_Task.of(rollouts)])[0].rewards
+
+    def shape(
+        self,
+        rewards: Sequence[Any],
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        *,
+        group_size: int,
+        task_id: Sequence[Any] | None = None,
+        environments: Sequence[Any] | None = None,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+    ) -> list[float]:
+        """The shaped rewards of a batch: A' + mean(R) of each group (advantage mode), or R * S_sol * S_beh.
+
+        Args and errors are those of `core.batch.Batch`; the result has one finite float per row.
+        """
+        groups = self.shape_groups(
+            rewards,
+            prompts,
+            completions,
+            group_size=group_size,
+            task_id=task_id,
+            environments=environments,
+            columns=columns,
+        )
+        return [reward for group in groups for reward in group.rewards]
+
+    def shape_groups(
+        self,
+        rewards: Sequence[Any],
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        *,
+        group_size: int,
+        task_id: Sequence[Any] | None = None,
+        environments: Sequence[Any] | None = None,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+    ) -> list[GroupShape]:
+        """As `shape`, with the factors, hacks and failures of each group."""
+        self._require_usable()
+        batch = Batch(
+            rewards,
+            prompts,
+            completions,
+            group_size=group_size,
+            pass_threshold=self.pass_threshold,
+            task_id=task_id,
+            environments=environments,
+            columns=columns,
+        )
+        return self._shape([_Task.of_batch(batch, number) for number in range(batch.count)])
+
+    def grade_rows(
+        self, rows: Sequence[Mapping[str, Any]], *, group_size: int | None = None, progress: Progress = None
+    ) -> list[tuple[RowGroup, GroupShape]]:
+        """Kept rows, grouped and graded as training would: for looking, so no check is asked for."""
+        groups = groups_from_rows(rows, group_size=group_size, pass_threshold=self.pass_threshold)
+        shapes = self._shape([_Task.of(group.rollouts) for group in groups], progress=progress)
+        return list(zip(groups, shapes, strict=True))
+
+    def check_spread(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        strict: bool = True,
+        group_size: int | None = None,
+        progress: Progress = None,
+    ) -> SpreadReport:
+        """Grade every group with two or more passes and say whether the scores vary.
+
+        Args:
+            rows: graded rows you already have; see `core.group.groups_from_rows`.
+            strict: raise unless the answer is yes; else the report is returned whatever it says.
+            group_size: rollouts of a training group, where a scenario has more rows than that.
+            progress: called now and then with calls done and calls in all.
+
+        Raises:
+            SpreadError: (a ValueError) the answer is no, or there is not enough data. BatchError: a bad row.
+        """
+        groups = groups_from_rows(rows, group_size=group_size, pass_threshold=self.pass_threshold)
+        tasks = [task for group in groups if len((task := _Task.of(group.rollouts)).passes) >= 2]
+        shapes = self._shape(tasks, every=True, progress=progress)
+        report = report_spread(
+            [list(shape.factors.values()) for shape in shapes],
+            [shape.failures for shape in shapes],
+            passes=[len(task.passes) for task in tasks],
+            calls_per_pass=self.mode == "reward",
+            min_std=self.spread_min_std,
+            band=self.spread_band,
+            cluster_share=self.spread_cluster_share,
+        )
+        self._memory.check = report.ok if report.enough else self._memory.check
+        if strict and not report.ok:
+            raise SpreadError(str(report), report)
+        return report
+
+    def trl_reward(self, verifier: Verifier, num_generations: int) -> GroupwiseReward:
+        """The reward function for TRL's trainers: `verifier` scores the batch, this object shapes it.
+
+        Args:
+            verifier: `verifier(prompts=..., completions=..., **columns)` returns one reward per row; may be async.
+            num_generations: the trainer's own, the size of a group.
+
+        Returns:
+            A picklable callable with a name of its own. It raises `BatchError` on a batch that holds partial
+            groups.
+        """
+        from whileai.trainers.trl import GroupwiseReward
+
+        self._require_usable()
+        if self._memory.check is None and not self.accept_unchecked and not self._memory.warned:
+            self._memory.warned = True
+            logger.warning(
+                "%s was never checked: run check_spread on graded rows before the GPU is spent, or pass "
+                "accept_unchecked='the reason'",
+                _name(self.grader),
+            )
+        return GroupwiseReward(self, verifier, num_generations, name=f"groupwise_{_name(self.grader)}")
+
+    @property
+    def stats(self) -> GradingStats:
+        """What the grader did so far: a snapshot."""
+        return self._counters.snapshot()
+
+    def __str__(self) -> str:
+        if self.mode == "reward":
+            return f"GroupwiseGrading(mode=reward, grader={_name(self.grader)}, floor={self.floor})"
+        return (
+            f"GroupwiseGrading(mode={self.mode}, grader={_name(self.grader)}, cap={self.cap}, "
+            f"min_factor={self.min_factor}, hack_zero={self.hack_zero})"
+        )
+
+    def _require_usable(self) -> None:
+        if self._memory.check is False and not self.accept_unchecked:
+            raise UncheckedGraderError(
+                f"{_name(self.grader)} failed its check (check_spread said no): training on it would spend the "
+                "grader's price for plain rewards. Change it and check again, or pass accept_unchecked='the reason'"
+            )
+
+    def _shape(self, tasks: Sequence[_Task], *, every: bool = False, progress: Progress = None) -> list[GroupShape]:
+        """Grade what is to be graded, shape all, count all. `every`: also all-pass groups, for a check."""
+        tally = Tally(groups=len(tasks))
+        least = 1 if getattr(self.grader, "names_hacks", True) or self.mode == "reward" else 2
+        all_pass = every or self.grade_all_pass or self.mode == "reward"
+        chosen = []
+        for number, task in enumerate(tasks):
+            passes = len(task.passes)
+            mixed = 0 < passes < task.scored
+            tally.mixed += mixed
+            if passes >= least and (mixed or all_pass):
+                chosen.append(number)
+        grade = self._by_product if self.mode == "reward" else self._by_verdict
+        graded = dict(zip(chosen, grade([tasks[number] for number in chosen], tally, progress), strict=True))
+        for shape in graded.values():
+            tally.factors.extend(shape.factors.values())
+            tally.hacks += len(shape.hacks)
+            tally.lambda_capped += shape.capped
+        shapes = [graded.get(number) or plain(task.rewards) for number, task in enumerate(tasks)]
+        self._count(tally, [failure for shape in graded.values() for failure in shape.failures])
+        return shapes
+
+    def _by_verdict(self, tasks: Sequence[_Task], tally: Tally, progress: Progress) -> list[GroupShape]:
+        grader = self.grader
+        outcomes: list[Verdict | BaseException] = run_calls(
+            lambda item: grader(item[0]),
+            [(task.rollouts(), task.passes, len(task.rewards)) for task in tasks],
+            concurrency=self.concurrency,
+            timeout_s=self.timeout_s,
+            deadline_s=self.deadline_s,
+            read=lambda output, item: read_verdict(output, item[1], item[2]),
+            progress=None if progress is None else lambda done: progress(done, len(tasks)),
+        )
+        tally.grader_calls += len(tasks)
+        usable = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Verdict)]
+        shaped = shape_by_verdict(
+            [(tasks[n].rewards, tasks[n].passes, outcomes[n]) for n in usable],  # type: ignore[misc]
+            cap=self.cap,
+            min_factor=self.min_factor,
+            hack_zero=self.hack_zero,
+            hack_reward=self.hack_reward,
+        )
+        by_number = dict(zip(usable, shaped, strict=True))
+        return [
+            by_number[number] if number in by_number else plain(task.rewards, (outcomes[number],))  # type: ignore[arg-type]
+            for number, task in enumerate(tasks)
+        ]
+
+    def _by_product(self, tasks: Sequence[_Task], tally: Tally, progress: Progress) -> list[GroupShape]:
+        end = None if self.deadline_s is None else time.monotonic() + self.deadline_s
+        groups = [task.rollouts() for task in tasks]
+        rubrics = self._book.rubrics_for(
+            [(task.task, group) for task, group in zip(tasks, groups, strict=True)],
+            lambda writer, wanted: self._run(writer, wanted, end),
+            self.deadline_s,
+        )
+        calls = [
+            (number, index, groups[number][index], rubric)
+            for number, (task, rubric) in enumerate(zip(tasks, rubrics, strict=True))
+            if not isinstance(rubric, GraderFailure)
+            for index in task.passes
+        ]
+        grader = self.grader
+        outcomes = self._run(
+            lambda call: grader(call[2], call[3]),
+            calls,
+            end,
+            read=lambda output, _: read_scores(output),
+            progress=progress,
+        )
+        tally.grader_calls += len(calls)
+        products: list[dict[int, float]] = [{} for _ in tasks]
+        failures: list[dict[int, BaseException]] = [
+            {task.passes[0]: rubric} if isinstance(rubric, GraderFailure) else {}
+            for task, rubric in zip(tasks, rubrics, strict=True)
+        ]
+        for (number, index, _, _), outcome in zip(calls, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                failures[number][index] = outcome
+            else:
+                products[number][index] = max(self.floor, outcome.solution) * max(self.floor, outcome.behavior)
+        return [shape_by_product(task.rewards, products[number], failures[number]) for number, task in enumerate(tasks)]
+
+    def _run(
+        self,
+        call: Callable[[Any], Any],
+        items: Sequence[Any],
+        end: float | None,
+        *,
+        read: Callable[[Any, Any], Any] | None = None,
+        progress: Progress = None,
+    ) -> list[Any]:
+        return run_calls(
+            call,
+            items,
+            concurrency=self.concurrency,
+            timeout_s=self.timeout_s,
+            deadline_s=None if end is None else max(0.0, end - time.monotonic()),
+            read=read,
+            progress=None if progress is None else lambda done: progress(done, len(items)),
+        )
+
+    def _count(self, tally: Tally, failures: Sequence[BaseException]) -> None:
+        """Add the batch to the counters, and make its failures heard: each kind once, an outage every time."""
+        for failure in failures:
+            tally.fail(*_kind_and_reason(failure))
+        new = self._counters.add(tally)
+        if not failures:
+            return
+        first = {_kind_and_reason(failure)[0]: failure for failure in reversed(failures)}
+        if tally.grader_calls and len(failures) >= tally.grader_calls:
+            kind, reason = _kind_and_reason(failures[0])
+            logger.error(
+                "all %d grader calls of this batch failed and its groups keep their original rewards; first: %s: %s "
+                "(%d of this kind)",
+                tally.grader_calls,
+                kind,
+                reason,
+                tally.failures[kind],
+                exc_info=failures[0],
+            )
+            return
+        for kind in new:
+            if kind != "missing_rubric":
+                logger.warning(
+                    "a grader call failed and its group keeps its original rewards: %s: %s (logged once per kind; "
+                    "stats.failures counts them)",
+                    kind,
+                    tally.reasons[kind],
+                    exc_info=first[kind],
+                )
+        for reason in self._memory.unseen({str(f) for f in failures if _kind_and_reason(f)[0] == "missing_rubric"}):
+            logger.warning("%s; its passes keep their original rewards (logged once per task)", reason)
+
+
+Progress = Callable[[int, int], None] | None
+
+
+class _Task(NamedTuple):
+    """One group on its way: its rewards, its passing indices, and how to make what the grader receives."""
+
+    rewards: Sequence[float | None]
+    passes: list[int]
+    task: Any
+    rollouts: Callable[[], Group]
+
+    @property
+    def scored(self) -> int:
+        return len(self.rewards) - self.rewards.count(None)
+
+    @classmethod
+    def of(cls, rollouts: Group) -> _Task:
+        passes = [rollout["index"] for rollout in rollouts if rollout["passed"]]
+        task = rollouts[0].get("task_id") if rollouts else None
+        return cls([rollout["reward"] for rollout in rollouts], passes, task, lambda: rollouts)
+
+    @classmethod
+    def of_batch(cls, batch: Batch, number: int) -> _Task:
+        start, stop = batch.bounds(number)
+        passes = [index for index, passed in enumerate(batch.passed[start:stop]) if passed]
+        return cls(batch.rewards[start:stop], passes, batch.task(number), lambda: batch.group(number))
+
+
+class _Memory:
+    """What one object remembers about its grader: the last check, and what was already said."""
+
+    def __init__(self) -> None:
+        self.check: bool | None = None
+        self.warned = False
+        self._said: set[str] = set()
+
+    def unseen(self, reasons: set[str]) -> list[str]:
+        new = sorted(reasons - self._said)
+        self._said.update(new)
+        return new
+
+
+def _kind_and_reason(failure: BaseException) -> tuple[str, str]:
+    if isinstance(failure, GraderFailure):
+        return failure.kind, failure.reason
+    return "raised", f"{type(failure).__name__}: {failure}"
+
+
+def _name(grader: Any) -> str:
+    name = getattr(grader, "__name__", None) or getattr(grader, "name", None)
+    if not isinstance(name, str):
+        inner = getattr(grader, "func", None)  # functools.partial
+        return _name(inner) if inner is not None else type(grader).__name__
+    return name
+
+
+def _validate(grading: GroupwiseGrading) -> None:
+    if not callable(grading.grader):
+        raise ConfigError(f"grader={grading.grader!r}: a callable is wanted")
+    if grading.mode not in ("advantage", "reward"):
+        raise ConfigError(f"mode={grading.mode!r}: 'advantage' or 'reward' is wanted")
+    own_mode = getattr(grading.grader, "mode", grading.mode)
+    if isinstance(own_mode, str) and own_mode != grading.mode:
+        raise ConfigError(f"mode={grading.mode!r}: {_name(grading.grader)} is written for mode={own_mode!r}")
+    if grading.rubrics is not None and grading.mode != "reward":
+        raise ConfigError("rubrics are read in mode='reward' only: give the mode, or leave them out")
+    if grading.rubrics is not None and not isinstance(grading.rubrics, Mapping) and not callable(grading.rubrics):
+        raise ConfigError(f"rubrics={grading.rubrics!r}: a mapping from task id to rubric, or a callable, is wanted")
+    knobs.number("floor", grading.floor, low=0.0, high=1.0)
+    knobs.number("cap", grading.cap, low=1.0, infinite=True)
+    knobs.number("min_factor", grading.min_factor, low=0.0, high=1.0, open_low=True)
+    knobs.flag("hack_zero", grading.hack_zero)
+    knobs.flag("grade_all_pass", grading.grade_all_pass)
+    knobs.number("pass_threshold", grading.pass_threshold)
+    knobs.whole("concurrency", grading.concurrency, low=1)
+    for name in ("timeout_s", "deadline_s"):
+        if getattr(grading, name) is not None:
+            knobs.number(name, getattr(grading, name), low=0.0, open_low=True)
+    if grading.hack_reward is not None:
+        knobs.number("hack_reward", grading.hack_reward, high=math.nextafter(grading.pass_threshold, -math.inf))
+    knobs.number("spread_min_std", grading.spread_min_std, low=0.0)
+    knobs.number("spread_band", grading.spread_band, low=0.0)
+    knobs.number("spread_cluster_share", grading.spread_cluster_share, low=0.0, high=1.0)
+    reason = grading.accept_unchecked
+    if reason is not None and (not isinstance(reason, str) or not reason.strip()):
+        raise ConfigError(f"accept_unchecked={reason!r}: the reason, as text, is wanted")
