@@ -264,12 +264,12 @@ class GroupwiseGrading:
     def _by_verdict(self, tasks: Sequence[_Task], tally: Tally, progress: Progress) -> list[GroupShape]:
         grader = self.grader
         outcomes: list[Verdict | BaseException] = run_calls(
-            lambda item: grader(item[0]),
-            [(task.rollouts(), task.passes, len(task.rewards)) for task in tasks],
+            lambda task: grader(task.rollouts()),
+            tasks,
             concurrency=self.concurrency,
             timeout_s=self.timeout_s,
             deadline_s=self.deadline_s,
-            read=lambda output, item: read_verdict(output, item[1], item[2]),
+            read=lambda output, task: read_verdict(output, task.passes, len(task.rewards)),
             progress=None if progress is None else lambda done: progress(done, len(tasks)),
         )
         tally.grader_calls += len(tasks)

@@ -49,6 +49,11 @@ class Batch:
                 f"{rows} rows do not split into groups of {group_size}: {rows % group_size} rows are part of a group "
                 "whose other rows are not in this batch"
             )
+        for row, completion in enumerate(completions):
+            if not isinstance(completion, (str, list, tuple)):
+                raise BatchError(
+                    f"completion {row} is {type(completion).__name__}: text or a list of messages is wanted"
+                )
         self.size, self.count = group_size, rows // group_size
         self.prompts, self.completions = prompts, completions
         self.rewards = _rewards(rewards)

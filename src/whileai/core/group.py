@@ -134,12 +134,10 @@ def rollouts_of_batch(
     passed: Sequence[bool],
     columns: Mapping[str, Sequence[Any]],
 ) -> Group:
-    """The rollouts of one group of a trainer's batch; all arguments are that group's slices, of one length."""
-    if not columns and type(completions[0]) is str and type(prompts[0]) is str:
+    """The rollouts of one group of a trainer's batch; all arguments are that group's own, of one length."""
+    if not columns and set(map(type, completions)) == {str} and type(prompts[0]) is str:
         return [
             {"index": i, "prompt": prompt, "completion": completion, "reward": reward, "passed": ok}
-            if type(completion) is str
-            else _rollout(i, prompt, completion, reward, ok)
             for i, (prompt, completion, reward, ok) in enumerate(
                 zip(prompts, completions, rewards, passed, strict=True)
             )
@@ -169,21 +167,10 @@ def as_reward(value: Any, where: str) -> float | None:
 
 
 def _rollout(index: int, prompt: Any, completion: Any, reward: float | None, passed: bool) -> Rollout:
-    if isinstance(completion, str):
-        text, messages = completion, None
-    elif isinstance(completion, (list, tuple)):
-        text, messages = completion_text(completion), copy_json(list(completion))
-    else:
-        raise BatchError(f"completion {index} of a group is {type(completion).__name__}: text or a list of messages")
-    rollout = {
-        "index": index,
-        "prompt": copy_json(prompt),
-        "completion": text,
-        "reward": reward,
-        "passed": passed,
-    }
-    if messages is not None:
-        rollout["messages"] = messages
+    text = completion if isinstance(completion, str) else completion_text(completion)
+    rollout = {"index": index, "prompt": copy_json(prompt), "completion": text, "reward": reward, "passed": passed}
+    if text is not completion:
+        rollout["messages"] = copy_json(list(completion))
     return rollout
 
 

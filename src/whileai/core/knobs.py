@@ -31,7 +31,8 @@ def number(
 
 def whole(name: str, value: Any, *, low: int) -> None:
     """Raise `ConfigError` unless `value` is a whole number of at least `low`."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or int(value) < low:
+    good = isinstance(value, numbers.Integral) and value is not True and value is not False
+    if not good or int(value) < low:
         raise ConfigError(f"{name}={value!r}: a whole number of at least {low} is wanted")
 
 

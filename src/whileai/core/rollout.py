@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 Message = Mapping[str, Any]
@@ -167,10 +168,8 @@ def _call_of(raw: Any) -> ToolCall | None:
         return None
     arguments = source.get("arguments", source.get("input", {}))
     if isinstance(arguments, str):
-        try:
+        with suppress(ValueError, RecursionError):  # policies write broken JSON: their text is then what they sent
             arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            pass  # policies write broken JSON: their text is then what they sent
     return ToolCall(name, arguments, _text_or_none(raw.get("id")))
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from whileai.core.factors import quality_factors
 from whileai.core.redistribution import redistribute_masked, redistribute_passes
@@ -20,8 +19,7 @@ VECTORISE_FROM = 16
 """Groups from which on one numpy call is quicker than plain Python group by group."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupShape:
+class GroupShape(NamedTuple):
     """What happened to one group.
 
     Attributes:
@@ -116,15 +114,15 @@ def _vectorised(
 
     reward = np.array([rewards for rewards, *_ in prepared], dtype=np.float64)
     size = reward.shape[1]
-    flat, where = [], []
-    for start, (_, factors, _, _) in zip(range(0, reward.size, size), prepared, strict=True):
-        for index, factor in factors.items():
-            where.append(start + index)
-            flat.append(factor)
-    quality = np.zeros(reward.size)
-    quality[where] = flat
-    quality = quality.reshape(reward.shape)
-    advantages, moved = redistribute_masked(reward, quality, quality > 0.0, cap)
+    where = [
+        start + i
+        for start, (_, factors, _, _) in zip(range(0, reward.size, size), prepared, strict=True)
+        for i in factors
+    ]
+    quality = np.zeros(reward.size, dtype=np.float64)
+    quality[where] = [factor for _, factors, _, _ in prepared for factor in factors.values()]
+    shaped_factors = quality.reshape(len(prepared), size)
+    advantages, moved = redistribute_masked(reward, shaped_factors, shaped_factors > 0.0, cap)
     advantages += reward.mean(axis=1, keepdims=True)
     np.clip(advantages, -_MAX, _MAX, out=advantages)
     return [

@@ -122,9 +122,8 @@ def judge_spread(
     problems = []
     if not scores:
         std = median = clustered = math.nan
-        problems.append(
-            f"{'every grader call failed' if failed else 'no group has two or more passes'}: there is no score to judge by"
-        )
+        why = "every grader call failed" if failed else "no group has two or more passes"
+        problems.append(f"{why}: there is no score to judge by")
     else:
         std, median = statistics.pstdev(scores), statistics.median(scores)
         near = sum(abs(score - median) <= band + _ROUNDING for score in scores)

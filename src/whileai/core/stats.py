@@ -85,7 +85,7 @@ class Tally:
 
 
 class Counters:
-    """Running totals behind `GradingStats`; factors are kept as count, mean and squared deviation (Chan et al. 1979)."""
+    """Running totals behind `GradingStats`; factors as count, mean and squared deviation (Chan et al. 1979)."""
 
     def __init__(self, mode: str, unchecked: str | None = None) -> None:
         self._lock = threading.Lock()

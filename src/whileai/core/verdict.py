@@ -119,7 +119,7 @@ def _mapping_of(output: object) -> Mapping[str, Any]:
         dumped = dump()
         if isinstance(dumped, Mapping):
             return dumped
-    _unusable("no_verdict", f"{_short(output)} is no verdict: return a mapping with ranking, factors or hacks")
+    return _unusable("no_verdict", f"{_short(output)} is no verdict: return a mapping with ranking, factors or hacks")
 
 
 def _from_json(text: str | bytes) -> Mapping[str, Any]:

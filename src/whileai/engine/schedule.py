@@ -31,6 +31,8 @@ MAX_HUNG_THREADS = 256
 
 _TICK_S = 0.001
 _IDLE_TICK_S = 0.05
+_WORTH_A_THREAD_S = 0.005
+"""What is left at the present rate must take at least this long before a worker is added."""
 _WAITING_SHARE = 0.7
 """Below this share of one core the workers are waiting more than computing (the interpreter lock allows 1.0)."""
 
@@ -120,7 +122,7 @@ class _Batch(Generic[T, R]):
 
     def _watch(self, end: float | None, progress: Callable[[int], None] | None) -> None:
         """Until everything is done or the time is over: add workers, and leave hung ones behind."""
-        tick, seen_wall, seen_cpu = _TICK_S, time.monotonic(), 0.0
+        tick, seen_wall, seen_cpu, seen_done = _TICK_S, time.monotonic(), 0.0, 0
         while not self.done.wait(tick):
             now = time.monotonic()
             if progress:
@@ -131,11 +133,13 @@ class _Batch(Generic[T, R]):
                 self._replace_hung(now, self.timeout_s)
             growing = bool(self.pending) and len(self.workers) < self.concurrency
             if growing:
-                cpu = sum(map(_cpu_seconds, self.workers))
-                if cpu - seen_cpu < _WAITING_SHARE * (now - seen_wall):
+                cpu, done = sum(map(_cpu_seconds, self.workers)), len(self.outcomes)
+                wall, finished = now - seen_wall, done - seen_done
+                soon = finished and len(self.pending) * wall / finished < _WORTH_A_THREAD_S
+                if not soon and cpu - seen_cpu < _WAITING_SHARE * wall:
                     for _ in range(min(len(self.workers), self.concurrency - len(self.workers), len(self.pending))):
                         self._add_worker()
-                seen_wall, seen_cpu = time.monotonic(), sum(map(_cpu_seconds, self.workers))
+                seen_wall, seen_cpu, seen_done = time.monotonic(), cpu, done
             tick = _TICK_S if growing else _IDLE_TICK_S
             nearest = [end] if end is not None else []
             if self.timeout_s is not None:
