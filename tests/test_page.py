@@ -1,4 +1,4 @@
-"""The snippets of the method's page, run verbatim and in order in one namespace, print what the page prints."""
+"""The snippets of the method's page, run verbatim in order in one namespace, print what the page prints."""
 
 import contextlib
 import io

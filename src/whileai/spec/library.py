@@ -28,7 +28,7 @@ def library_folder(kind: Kind) -> Path:
 
 
 def find_shipped(kind: Kind, name: str, suffixes: tuple[str, ...]) -> Path | None:
-    """The shipped file of this bare name with the first of `suffixes` that exists (`(".yaml",)`), else None."""
+    """The shipped file of this bare name with the first of `suffixes` (".yaml") that exists, else None."""
     if _BARE_NAME.fullmatch(name) is None:
         return None
     folder = library_folder(kind)
