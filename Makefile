@@ -10,7 +10,7 @@ ARGS ?=
 .PHONY: demo test lint clean
 
 demo: $(VENV)/.has-package
-	$(BIN)/whileai demo
+	@$(BIN)/whileai demo
 
 # The tests build their own tiny model; no hub is ever asked for one.
 test: $(VENV)/.has-tests

@@ -1,4 +1,4 @@
-"""The wheel, installed where nothing of the repository can be seen, carries its data and runs its commands."""
+"""The wheel, installed out of sight of the repository, carries its data and runs its commands."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def clean_venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A venv with the wheel; the packages it depends on are those that already lie beside the running Python."""
+    """A venv with the wheel; what it depends on is what lies beside the running Python."""
     venv = tmp_path_factory.mktemp("clean") / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", str(venv), cwd=venv.parent)
     python = venv / "bin/python"

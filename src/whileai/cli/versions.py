@@ -18,10 +18,10 @@ def other_whileai() -> str | None:
     Both install the import name `whileai`, so each overwrites files of the other.
     """
     try:
-        version = metadata.version("whileai")
+        found = metadata.version("whileai")
     except metadata.PackageNotFoundError:
         return None
     return (
-        f"The package whileai {version} is installed in this environment too. Both have the import name `whileai` "
-        "and overwrite each other's files: give each an environment of its own."
+        f"The package whileai {found} is installed in this environment too. It has the same import name, so each "
+        "overwrites files of the other: give each an environment of its own."
     )
