@@ -42,9 +42,7 @@ def test_python_blocks_run_and_print_what_the_page_says(page: Path, monkeypatch:
 def test_every_fence_and_every_output_block_belongs_to_a_block_that_runs(page: Path):
     text = page.read_text(encoding="utf-8")
     assert len(re.findall(r"^```", text, re.MULTILINE)) % 2 == 0
-    checked = [
-        block for block in PYTHON_BLOCK.finditer(text) if block["output"] is not None and not block["skip"]
-    ]
+    checked = [block for block in PYTHON_BLOCK.finditer(text) if block["output"] is not None and not block["skip"]]
     assert len(checked) == text.count("\n```output\n")
 
 

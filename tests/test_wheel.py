@@ -70,9 +70,7 @@ def test_the_wheel_holds_the_types_and_every_file_of_the_data_folders(wheel: Pat
     held = set(zipfile.ZipFile(wheel).namelist())
     assert "whileai/py.typed" in held
     for folder in DATA_FOLDERS:
-        files = [
-            path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts
-        ]
+        files = [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
         assert files, f"{folder}/ is empty"
         wanted = {f"whileai/library/{path.relative_to(ROOT).as_posix()}" for path in files}
         assert wanted <= held

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from whileai.checks.progress import terminal_progress
 from whileai.checks.spread import report_spread
 from whileai.core import knobs
 from whileai.core.batch import Batch
@@ -153,11 +154,12 @@ class GroupwiseGrading:
         return self._shape([_Task.of_batch(batch, number) for number in range(batch.count)])
 
     def grade_rows(
-        self, rows: Sequence[Mapping[str, Any]], *, group_size: int | None = None, progress: Progress = None
+        self, rows: Sequence[Mapping[str, Any]], *, group_size: int | None = None
     ) -> list[tuple[RowGroup, GroupShape]]:
         """Kept rows, grouped and graded as training would: for looking, so no check is asked for."""
         groups = groups_from_rows(rows, group_size=group_size, pass_threshold=self.pass_threshold)
-        shapes = self._shape([_Task.of(group.rollouts) for group in groups], progress=progress)
+        with terminal_progress("grading") as progress:
+            shapes = self._shape([_Task.of(group.rollouts) for group in groups], progress=progress)
         return list(zip(groups, shapes, strict=True))
 
     def check_spread(
@@ -166,7 +168,6 @@ class GroupwiseGrading:
         *,
         strict: bool = True,
         group_size: int | None = None,
-        progress: Progress = None,
     ) -> SpreadReport:
         """Grade every group with two or more passes and say whether the scores vary.
 
@@ -174,14 +175,14 @@ class GroupwiseGrading:
             rows: graded rows you already have; see `core.group.groups_from_rows`.
             strict: raise unless the answer is yes; else the report is returned whatever it says.
             group_size: rollouts of a training group, where a scenario has more rows than that.
-            progress: called now and then with calls done and calls in all.
 
         Raises:
             SpreadError: (a ValueError) the answer is no, or there is not enough data. BatchError: a bad row.
         """
         groups = groups_from_rows(rows, group_size=group_size, pass_threshold=self.pass_threshold)
         tasks = [task for group in groups if len((task := _Task.of(group.rollouts)).passes) >= 2]
-        shapes = self._shape(tasks, every=True, progress=progress)
+        with terminal_progress("checking") as progress:
+            shapes = self._shape(tasks, every=True, progress=progress)
         report = report_spread(
             [list(shape.factors.values()) for shape in shapes],
             [shape.failures for shape in shapes],

@@ -142,8 +142,7 @@ def check_2000_rows() -> float:
     import whileai
 
     rows = [
-        {"scenario_id": f"task {i // GROUP_SIZE}", "reward": 1 - i % 2, "final_text": f"reply {i}"}
-        for i in range(2000)
+        {"scenario_id": f"task {i // GROUP_SIZE}", "reward": 1 - i % 2, "final_text": f"reply {i}"} for i in range(2000)
     ]
     gar = whileai.GroupwiseGrading(grader=slow_judge(0.05))
     return wall(lambda: gar.check_spread(rows, strict=False))
@@ -249,9 +248,7 @@ def measured(python: str, item: str, env: dict[str, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--against", metavar="PYTHON", help="interpreter of an environment with another package"
-    )
+    parser.add_argument("--against", metavar="PYTHON", help="interpreter of an environment with another package")
     parser.add_argument(
         "--only", nargs="+", choices=ITEMS, default=list(ITEMS), metavar="ITEM", help=f"of {', '.join(ITEMS)}"
     )

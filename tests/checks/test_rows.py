@@ -116,9 +116,7 @@ def test_csv_holds_a_transcript_longer_than_the_csv_module_allows(tmp_path):
     assert len(read_rows(path)[0]["final_text"]) == 200_000
 
 
-@pytest.mark.parametrize(
-    "text", [json.dumps([ROW]), json.dumps(ROW), "scenario_id,reward,final_text\ns,1,done\n"]
-)
+@pytest.mark.parametrize("text", [json.dumps([ROW]), json.dumps(ROW), "scenario_id,reward,final_text\ns,1,done\n"])
 def test_standard_input_is_told_by_its_first_character(monkeypatch, tmp_path, text):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     assert read_rows("-") == [ROW]
@@ -131,9 +129,7 @@ def test_standard_input_is_named_in_errors(monkeypatch):
         read_rows("-")
 
 
-scalars = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 values = st.recursive(scalars, lambda v: st.lists(v) | st.dictionaries(st.text(), v), max_leaves=8)
 any_text = st.text(st.characters())  # lone surrogates too
 

@@ -156,9 +156,7 @@ def _from_json(text: str, name: str) -> Iterable[tuple[int, Any]]:
         if text[at : at + 1] == "]":
             break
         if text[at : at + 1] != ",":
-            _bad(
-                name, text.count("\n", 0, at) + 1, "", "the list of rows does not end: , or ] is missing here"
-            )
+            _bad(name, text.count("\n", 0, at) + 1, "", "the list of rows does not end: , or ] is missing here")
         at = _skip(text, at + 1)
     if text[at + 1 :].strip(WHITESPACE):
         _bad(name, text.count("\n", 0, at) + 1, "", "more text after the end of the list")
@@ -181,8 +179,7 @@ def _from_csv(text: str, name: str) -> Iterable[tuple[int, Any]]:
         if len(cells) != len(header):
             _bad(name, line, "", f"{len(cells)} fields where the header has {len(header)}")
     columns = [
-        _column(key, [(line, cells[place]) for line, cells in records[1:]], name)
-        for place, key in enumerate(header)
+        _column(key, [(line, cells[place]) for line, cells in records[1:]], name) for place, key in enumerate(header)
     ]
     for number, (line, _) in enumerate(records[1:]):
         yield line, {key: column[number] for key, column in zip(header, columns, strict=True)}

@@ -1,1 +1,5 @@
 """The `whileai` command."""
+
+from whileai.cli.main import main
+
+__all__ = ["main"]

@@ -71,9 +71,7 @@ def demo() -> None:
         _show(console, *batch[key], lesson)
     ties = dataclasses.replace(gar, grader=rank_with_ties)
     ((tied, shape),) = ties.grade_rows([row for row in rows if row["scenario_id"] == TIED])
-    _show(
-        console, tied.rollouts, shape, "A tie: an inner list, [[0, 1], 2], gives equal passes equal places."
-    )
+    _show(console, tied.rollouts, shape, "A tie: an inner list, [[0, 1], 2], gives equal passes equal places.")
     _say(console, "The counters of the check and the batch together:", "dim")
     _say(console, str(gar.stats), "cyan")
 
@@ -107,9 +105,7 @@ def _say(console: Console, text: str, style: str = "") -> None:
     """A line of text: wrapped at the margin of a terminal, whole where something else reads it."""
     width = console.width if console.is_terminal else len(text) + INDENT
     margin = " " * INDENT
-    console.print(
-        fill(text, width, initial_indent=margin, subsequent_indent=margin), style=style, soft_wrap=True
-    )
+    console.print(fill(text, width, initial_indent=margin, subsequent_indent=margin), style=style, soft_wrap=True)
 
 
 def _show(console: Console, group: Group, shape: GroupShape, lesson: str) -> None:
@@ -146,9 +142,7 @@ def _show(console: Console, group: Group, shape: GroupShape, lesson: str) -> Non
             f"{old:+.2f} {arrow} {new:+.2f}",
             _bar((new - old) / largest, ascii_only=console.options.ascii_only),
         )
-    prompt = Text.assemble(
-        " " * INDENT, (group[0]["scenario_id"], "bold"), "  ", (group[0]["prompt"], "italic")
-    )
+    prompt = Text.assemble(" " * INDENT, (group[0]["scenario_id"], "bold"), "  ", (group[0]["prompt"], "italic"))
     prompt.truncate(console.width, overflow="ellipsis")
     console.print(prompt)
     _say(console, lesson, "yellow")

@@ -1,0 +1,66 @@
+"""The command line: what each command is called, and how an error reaches a person.
+
+Exit codes: 0 yes or done, 1 no, 2 a mistake in the call or in a file, 3 not enough data, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from whileai.cli import output
+from whileai.cli.check import check
+from whileai.cli.demo import demo
+from whileai.cli.grade import grade
+from whileai.cli.versions import version_text
+from whileai.errors import WhileaiError
+
+app = typer.Typer(
+    name="whileai",
+    help="Write, test and check graders for groups of rollouts.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version_text())
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(demo)
+app.command()(check)
+app.command()(grade)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and end the process with its exit code."""
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (WhileaiError, OSError) as error:
+        output.error(str(error))
+        code = 2
+    except KeyboardInterrupt:
+        output.error("interrupted")
+        code = 130
+    sys.exit(code if isinstance(code, int) else 0)
