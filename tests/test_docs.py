@@ -1,8 +1,8 @@
 """The Python blocks of README.md and docs/ run, and print what stands below them.
 
 The blocks of one file run in order in one namespace, in the top folder of the repository. An `output` block
-right below a `python` block is what it prints, to the character. Blocks in other languages are not run, nor is
-a block below the comment `<!-- not run: reason -->`.
+right below a `python` block is what it prints, to the character. Blocks in other languages are not run, and
+neither is a block below the comment `<!-- not run: reason -->`.
 """
 
 import contextlib

@@ -191,6 +191,7 @@ def memory_growth() -> float:
 def batch_over_numpy() -> float:
     """65,536 groups of 8 in one call: the time as a multiple of what the plain numpy formula takes."""
     import numpy as np
+
     from whileai.methods import redistribute_batch
 
     draw = np.random.default_rng(0)
@@ -236,14 +237,14 @@ ITEMS: dict[str, tuple[Callable[[], float], str, str, str]] = {
 """Each figure: how it is measured, its unit, its goal, and what it says."""
 
 
-def measured(python: str, item: str, env: dict[str, str]) -> str:
-    """The figure of one item under one interpreter, in a process of its own."""
+def measured(python: str, item: str, env: dict[str, str]) -> tuple[str, str]:
+    """The figure of one item under one interpreter, in a process of its own; else "-" and why there is none."""
     child = subprocess.run(
         [python, str(Path(__file__).resolve()), "--measure", item], env=env, capture_output=True, text=True
     )
     if child.returncode != 0:
-        return "none: " + (child.stderr.strip().splitlines() or ["no message"])[-1][:60]
-    return f"{json.loads(child.stdout):.3g} {ITEMS[item][1]}"
+        return "-", (child.stderr.strip().splitlines() or ["no message"])[-1]
+    return f"{json.loads(child.stdout):.3g} {ITEMS[item][1]}", ""
 
 
 def main() -> None:
@@ -262,10 +263,16 @@ def main() -> None:
         elsewhere = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         pythons["other"] = (options.against, elsewhere)
     print(f"{'':40}{'goal':>12}" + "".join(f"{name:>14}" for name in pythons))
+    absent = []
     for item in options.only:
         _, _, goal, what = ITEMS[item]
-        figures = [measured(python, item, env) for python, env in pythons.values()]
-        print(f"{what:40}{goal:>12}" + "".join(f"{figure:>14}" for figure in figures), flush=True)
+        print(f"{what:40}{goal:>12}", end="", flush=True)
+        for name, (python, env) in pythons.items():
+            figure, reason = measured(python, item, env)
+            absent += [f"no figure of {name} for {item}: {reason}"] if reason else []
+            print(f"{figure:>14}", end="", flush=True)
+        print()
+    print("\n".join(absent))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, OverflowMethod
 from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
@@ -46,7 +46,7 @@ INDENT = 2
 
 def demo() -> None:
     """Show a grader, its check and what it moves, on shipped rollouts. Needs no key and no server."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if (warning := other_whileai()) is not None:
         console.print(warning, style="bold red")
     source = library_folder("graders") / "rank_group.py"
@@ -110,7 +110,9 @@ def _say(console: Console, text: str, style: str = "") -> None:
 
 def _show(console: Console, group: Group, shape: GroupShape, lesson: str) -> None:
     """One group as a table: what each rollout did, and its advantage before and after."""
-    arrow = "->" if console.options.ascii_only else "→"
+    ascii_only = console.options.ascii_only
+    arrow = "->" if ascii_only else "→"
+    overflow: OverflowMethod = "crop" if ascii_only else "ellipsis"
     before = _less_mean([rollout["reward"] for rollout in group])
     after = _less_mean(shape.rewards)
     largest = max(abs(new - old) for old, new in zip(before, after, strict=True)) or 1.0
@@ -124,7 +126,7 @@ def _show(console: Console, group: Group, shape: GroupShape, lesson: str) -> Non
         "moved": 2 * BAR + 1,
     }
     room = console.width - INDENT - sum(width + 2 for width in fixed.values())
-    table.add_column("what it did", no_wrap=True, overflow="ellipsis", max_width=max(room, 12))
+    table.add_column("what it did", no_wrap=True, overflow=overflow, max_width=max(room, 12))
     for name, width in fixed.items():
         table.add_column(name, justify="left" if name == "moved" else "right", no_wrap=True, min_width=width)
     for rollout, old, new in zip(group, before, after, strict=True):
@@ -140,10 +142,10 @@ def _show(console: Console, group: Group, shape: GroupShape, lesson: str) -> Non
             Text(rank, style),
             "" if factor is None else f"{factor:.2f}",
             f"{old:+.2f} {arrow} {new:+.2f}",
-            _bar((new - old) / largest, ascii_only=console.options.ascii_only),
+            _bar((new - old) / largest, ascii_only=ascii_only),
         )
     prompt = Text.assemble(" " * INDENT, (group[0]["scenario_id"], "bold"), "  ", (group[0]["prompt"], "italic"))
-    prompt.truncate(console.width, overflow="ellipsis")
+    prompt.truncate(console.width, overflow=overflow)
     console.print(prompt)
     _say(console, lesson, "yellow")
     console.print(Padding(table, (0, 0, 1, INDENT)))

@@ -22,6 +22,6 @@ def other_whileai() -> str | None:
     except metadata.PackageNotFoundError:
         return None
     return (
-        f"The package whileai {found} is installed in this environment too. It has the same import name, so each "
-        "overwrites files of the other: give each an environment of its own."
+        f"The package whileai {found} is installed in this environment too. It has the same import name, so "
+        "each overwrites files of the other: give each an environment of its own."
     )
