@@ -6,9 +6,8 @@ Exit codes: 0 yes or done, 1 no, 2 a mistake in the call or in a file, 3 not eno
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 from whileai.cli import output
@@ -17,6 +16,9 @@ from whileai.cli.demo import demo
 from whileai.cli.grade import grade
 from whileai.cli.versions import version_text
 from whileai.errors import WhileaiError
+
+USAGE_ERROR: Any = typer.BadParameter.__base__
+"""A mistake in the call, of the click that typer uses: one of its own, or the package in older versions."""
 
 app = typer.Typer(
     name="whileai",
@@ -52,9 +54,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     try:
         code = app(args=arguments, standalone_mode=False)
-    except click.exceptions.Abort:
+    except typer.Abort:
         code = 130
-    except click.ClickException as error:
+    except USAGE_ERROR as error:
         error.show()
         code = error.exit_code
     except (WhileaiError, OSError) as error:
