@@ -8,9 +8,12 @@ neither is a block below the comment `<!-- not run: reason -->`.
 import contextlib
 import io
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+
+from whileai.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -44,6 +47,29 @@ def test_every_fence_and_every_output_block_belongs_to_a_block_that_runs(page: P
     assert len(re.findall(r"^```", text, re.MULTILINE)) % 2 == 0
     checked = [block for block in PYTHON_BLOCK.finditer(text) if block["output"] is not None and not block["skip"]]
     assert len(checked) == text.count("\n```output\n")
+
+
+README_COMMANDS = [
+    line.removeprefix("$ whileai ")
+    for skip, block in re.findall(
+        r"(<!-- not run: [^\n]+ -->\n)?^```console\n(.*?)^```$", PAGES[0].read_text(), re.M | re.S
+    )
+    for line in block.splitlines()
+    if not skip and line.startswith("$ whileai ")
+]
+
+
+@pytest.mark.parametrize("command", README_COMMANDS)
+def test_commands_of_the_readme_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shutil.copytree(ROOT / "graders", tmp_path / "graders")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(command.split())
+    assert end.value.code == 0
+
+
+def test_the_readme_shows_commands():
+    assert {command.split()[0] for command in README_COMMANDS} >= {"check", "grade"}
 
 
 def test_links_between_pages_lead_somewhere():

@@ -79,11 +79,11 @@ def demo() -> None:
     whileai = "whileai" if shutil.which("whileai") else sys.argv[0]
     grader, rollouts = f"{_short_path(source)}:rank_group", _short_path(rows_file)
     for purpose, command in (
-        ("Check a grader of yours on rollouts of yours:", "check"),
-        ("See what every rollout would get:", "grade"),
+        ("Check a grader of yours on rollouts of yours:", f"check {grader} --rows {rollouts}"),
+        ("See what every rollout would get:", f"grade {grader} --rows {rollouts} --out graded.jsonl"),
     ):
         _say(console, purpose, "dim")
-        console.print(f"  {whileai} {command} {grader} --rows {rollouts}\n", soft_wrap=True)
+        console.print(f"  {whileai} {command}\n", soft_wrap=True)
     _say(console, "README.md says how to hand it to TRL, docs/method.md what the numbers mean.", "dim")
 
 
