@@ -272,7 +272,7 @@ def main() -> None:
             absent += [f"no figure of {name} for {item}: {reason}"] if reason else []
             print(f"{figure:>14}", end="", flush=True)
         print()
-    print("\n".join(absent))
+    print(*absent, sep="\n", end="\n" if absent else "")
 
 
 if __name__ == "__main__":
