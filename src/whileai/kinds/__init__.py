@@ -1,1 +1,1 @@
-"""What each `kind:` of spec runs as."""
+"""What each `kind:` of spec runs as: a `Runner`, compiled once, called for every group."""

@@ -44,3 +44,57 @@ SPREAD_CLUSTER_SHARE = 0.9
 
 SPREAD_MAX_FAILURES = 0.1
 """More than this share of failed grader calls is a no: the groups that train ungraded would not be noticed."""
+
+CHECK_MIN_GROUPS = 20
+"""Groups with two or more passes. Ran: at 20 groups a grader with SNR 4 is accepted in 97 % of the trials."""
+
+CHECK_MIN_PAIRS = 40
+"""Pairs of passes within groups: 20 groups of two passes alone are half of what an order can be read from."""
+
+CHECK_MIN_STD = 0.05
+"""Lower 5 % bound of the within-group standard deviation: the page's spread threshold, inside the groups."""
+
+CHECK_MIN_RETEST = 0.3
+"""Kendall tau-b between two random orders. Ran: SNR 1 at 40 groups is refused in 4 % of the trials."""
+
+CHECK_MAX_POSITION = 0.15
+"""Effect of the shown place on the rank. Ran: position and ends-first rankers pass in at most 0.1 %."""
+
+CHECK_MAX_PROXY = 0.9
+"""Disattenuated correlation with length, turns or tool calls; a judge above it is a costly ruler (convention)."""
+
+CHECK_MIN_MOVED = 0.05
+"""Mean share of the positive advantage that grading moves; below it training feels nothing (convention)."""
+
+CHECK_MIN_GOLDEN = 0.5
+"""Lower bound of the pairwise accuracy on labelled pairs: better than a coin."""
+
+CHECK_MIN_HACKS = 10
+"""Labelled hacks that a recall needs (convention)."""
+
+CHECK_MIN_CLEAN = 20
+"""Labelled clean passes that a false-positive rate needs (convention)."""
+
+CHECK_MIN_RECALL = 0.5
+"""Lower bound of the share of labelled hacks that are found (convention)."""
+
+CHECK_MAX_FALSE_POSITIVES = 0.2
+"""Upper bound of the share of clean passes that are called hacks (convention)."""
+
+TRANSCRIPT_MAX_CHARS_PER_ROLLOUT = 24_000
+"""Characters of one rollout that a judge is shown: about 6,000 tokens (convention)."""
+
+TRANSCRIPT_MAX_CHARS_PER_GROUP = 240_000
+"""Characters of one group that a judge is shown: about 60,000 tokens, half of a usual context (convention)."""
+
+RETRY_ATTEMPTS = 4
+"""Requests for one reply, the first included, while the errors are ones that may heal (convention)."""
+
+RETRY_REPAIRS = 2
+"""Times that a malformed reply is sent back with its mistakes (convention)."""
+
+TIMEOUT_REQUEST_S = 60.0
+"""Seconds for one request to a model (convention)."""
+
+TIMEOUT_GROUP_S = 240.0
+"""Seconds for everything that one group takes; inside `GROUPWISE_TIMEOUT_S`."""
