@@ -68,10 +68,7 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
     if suffix not in (".jsonl", ".ndjson", ".json"):
         raise BatchError(f"{path}: rows are written to .jsonl or .json, not to {suffix!r}")
     lines = [_dump(row, str(path), number) for number, row in enumerate(rows)]
-    if suffix == ".json":
-        text = "[\n" + ",\n".join(lines) + "\n]\n"
-    else:
-        text = "".join(line + "\n" for line in lines)
+    text = "[\n" + ",\n".join(lines) + "\n]\n" if suffix == ".json" else "".join(line + "\n" for line in lines)
     # Inside a JSON string the escape of a lone surrogate means that surrogate, so nothing is lost here.
     data = text.encode("utf-8", "backslashreplace")
     if str(path) == "-":
