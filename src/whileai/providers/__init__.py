@@ -1,1 +1,9 @@
-"""One chat request to one model."""
+"""One chat request to one model.
+
+A provider of your own implements `Provider` and is registered by the entry point group `whileai.providers`.
+"""
+
+from whileai.providers.protocol import ChatReply, ChatRequest, Finish, Provider, Role, Turn, Usage
+from whileai.providers.registry import make_provider
+
+__all__ = ["ChatReply", "ChatRequest", "Finish", "Provider", "Role", "Turn", "Usage", "make_provider"]
