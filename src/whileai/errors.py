@@ -9,6 +9,7 @@
     ├── UncheckedGraderError                a compiled grader has no valid certificate
     ├── GraderFailure                       one call of a grader gave no usable verdict; always has a kind
     │   ├── UnusableVerdict (ValueError)    it answered, and the answer cannot be used
+    │   ├── ModelsFailed                    no model of a judge's list gave a usable reply: why, for each
     │   ├── GraderTimeout (TimeoutError)    it did not answer within `timeout_s`
     │   └── DeadlineExceeded (TimeoutError) the batch's `deadline_s` was over before it answered
     └── ProviderError                       a model endpoint gave no reply that can be used
@@ -100,6 +101,32 @@ class GraderFailure(WhileaiError):
 
 class UnusableVerdict(GraderFailure, ValueError):
     """The grader answered, and the answer cannot be used as a verdict on this group."""
+
+
+@dataclass(frozen=True)
+class LinkFailure:
+    """Why one model of a judge's list gave nothing usable.
+
+    `model` is `role=provider:name`; `requests` were sent to it; `replied` says whether it gave a reply at all.
+    """
+
+    model: str
+    kind: str
+    reason: str
+    requests: int
+    replied: bool
+
+    def __str__(self) -> str:
+        return f"{self.model} ({self.requests} requests): {self.kind}: {self.reason}"
+
+
+class ModelsFailed(GraderFailure):
+    """No model of a judge's list gave a usable reply; `links` says why, for each that was tried."""
+
+    def __init__(self, kind: str, reason: str, links: tuple[LinkFailure, ...] = ()) -> None:
+        super().__init__(kind, reason)
+        self.args = (kind, reason, links)
+        self.links = links
 
 
 class GraderTimeout(GraderFailure, TimeoutError):

@@ -170,14 +170,11 @@ class LoopbackServer:
             return None
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {
-            name.strip().lower(): value.strip()
-            for name, _, value in (line.partition(":") for line in lines if line)
+            name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
         }
         raw = await reader.readexactly(int(headers.get("content-length", 0)))
         with self._arrived:
-            request = Request(
-                len(self.requests) + 1, first.split(" ")[1], headers, json.loads(raw) if raw else None
-            )
+            request = Request(len(self.requests) + 1, first.split(" ")[1], headers, json.loads(raw) if raw else None)
             self.requests.append(request)
             self._arrived.notify_all()
         return request
@@ -245,9 +242,7 @@ def says(
         total, cached, output, reasoning = usage
         body: dict[str, Any]
         if request.wire == "messages":
-            blocks = (
-                [{"type": "thinking", "thinking": thinking, "signature": "s"}] if thinking is not None else []
-            )
+            blocks = [{"type": "thinking", "thinking": thinking, "signature": "s"}] if thinking is not None else []
             blocks += [{"type": "text", "text": text}] if text is not None else []
             body = {
                 "id": f"msg_{request.number}",
@@ -273,9 +268,7 @@ def says(
                 "object": "chat.completion",
                 "created": 1,
                 "model": model,
-                "choices": [
-                    {"index": 0, "message": message, "finish_reason": finish or "stop", "logprobs": None}
-                ],
+                "choices": [{"index": 0, "message": message, "finish_reason": finish or "stop", "logprobs": None}],
                 "usage": {
                     "prompt_tokens": total,
                     "completion_tokens": output,
@@ -311,9 +304,7 @@ def fails(
 
 def rate_limited(retry_after: str | None = None, **how: Any) -> Behaviour:
     headers = {} if retry_after is None else {"retry-after": retry_after}
-    return fails(
-        429, "slow down", type="rate_limit_error", code="rate_limit_exceeded", headers=headers, **how
-    )
+    return fails(429, "slow down", type="rate_limit_error", code="rate_limit_exceeded", headers=headers, **how)
 
 
 def answers(answer: Answer) -> Behaviour:

@@ -47,6 +47,7 @@ class AnthropicMessages:
     def __init__(self, role: Role) -> None:
         self._role = role
         self._url = keys.base_url("anthropic", role.base_url)
+        self._key_variable = keys.key_variable("anthropic", self._url, role.api_key_env)
         self._endpoint = f"anthropic:{role.name} at {urlsplit(self._url).netloc}"
         self._learned = capabilities.learned("anthropic", self._url, role.name)
         self._clients = PerLoop(self._client)
@@ -82,7 +83,7 @@ class AnthropicMessages:
 
         from whileai.providers import wire
 
-        key = keys.read_key("anthropic", self._url, self._role.api_key_env)
+        key = keys.read_key(self._key_variable, self._url) if self._key_variable else None
         vendors_own = keys.is_vendors_own("anthropic", self._url)
         return anthropic.AsyncAnthropic(
             api_key=key or _PLACEHOLDER_KEY,
@@ -91,9 +92,7 @@ class AnthropicMessages:
             http_client=wire.http_client(self._url, key, vendors_own=vendors_own),
         )
 
-    def _body(
-        self, request: ChatRequest, schema: dict[str, Any] | None, choice: Mapping[str, str]
-    ) -> dict[str, Any]:
+    def _body(self, request: ChatRequest, schema: dict[str, Any] | None, choice: Mapping[str, str]) -> dict[str, Any]:
         """The keywords of the SDK's `create`."""
         params = dict(request.params)
         output: dict[str, Any] = {"effort": params.pop("effort")} if "effort" in params else {}

@@ -30,13 +30,15 @@ class Learned:
     model: str
     rungs: dict[str, str] = field(default_factory=dict)
     proven: set[str] = field(default_factory=set)
+    is_news: bool = False
 
     def accept(self, choice: Mapping[str, str], left: tuple[str, ...]) -> None:
         """A request of this form was answered, after the rungs in `left` had been refused."""
-        news = {ladder: rung for ladder, rung in choice.items() if ladder not in self.proven}
-        self.rungs.update(news)
-        self.proven.update(news)
-        if news and left:
+        fresh = {ladder: rung for ladder, rung in choice.items() if ladder not in self.proven}
+        self.rungs.update(fresh)
+        self.proven.update(fresh)
+        self.is_news = self.is_news or bool(fresh)
+        if fresh and left:
             _log.warning("%s:%s at %s is asked without %s from now on", *self.identity, ", ".join(left))
 
     @property
@@ -50,6 +52,23 @@ _learned: dict[tuple[str, str, str], Learned] = {}
 def learned(provider: str, base_url: str, model: str) -> Learned:
     """What this process knows of the endpoint and model; the same object for every caller."""
     return _learned.setdefault((provider, base_url, model), Learned(provider, base_url, model))
+
+
+def recall(known: Learned) -> None:
+    """Take over what was learned earlier, unless this process has found out by itself."""
+    here = learned(known.provider, known.base_url, known.model)
+    for ladder, rung in known.rungs.items():
+        if ladder not in here.proven:
+            here.rungs[ladder] = rung
+            here.proven.add(ladder)
+
+
+def news() -> list[Learned]:
+    """What was learned since the last time that this was asked."""
+    fresh = [known for known in _learned.values() if known.is_news]
+    for known in fresh:
+        known.is_news = False
+    return fresh
 
 
 class ParameterRefused(Exception):

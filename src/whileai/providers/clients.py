@@ -41,8 +41,5 @@ class PerLoop(Generic[C]):
 
     async def aclose(self) -> None:
         """Close the running loop's client; the next use makes a new one."""
-        if (
-            self._pid == os.getpid()
-            and (client := self._clients.pop(asyncio.get_running_loop(), None)) is not None
-        ):
+        if self._pid == os.getpid() and (client := self._clients.pop(asyncio.get_running_loop(), None)) is not None:
             await client.close()

@@ -54,28 +54,30 @@ def is_vendors_own(provider: str, url: str) -> bool:
     return parts.scheme == "https" and (host == own or host.endswith(f".{own}"))
 
 
-def read_key(provider: str, url: str, variable: str | None) -> str | None:
-    """The key for this endpoint from the environment; None where the endpoint takes none.
+def key_variable(provider: str, url: str, given: str | None) -> str | None:
+    """The environment variable that holds the key for this endpoint; None where it takes none.
 
     Raises:
-        ConfigError: the variable may not be sent to this host.
-        RefusedRequest: (no_key) the variable is not set.
+        ConfigError: the given variable may not be sent to this host.
     """
-    own_host = is_vendors_own(provider, url)
-    if variable is None and own_host:
-        variable = VENDORS[provider][1]
-    if variable is None:
-        return None
-    allowed = variable.startswith(KEY_PREFIX) or (own_host and variable == VENDORS[provider][1])
-    host = urlsplit(url).hostname
-    if not allowed:
-        raise ConfigError(
-            f"the key in {variable} is not sent to {host!r}: that endpoint takes its key from a variable "
-            f"whose name begins with {KEY_PREFIX} (api_key_env: {KEY_PREFIX}...)"
-        )
+    own = VENDORS[provider][1] if is_vendors_own(provider, url) else None
+    if given is None or given == own or given.startswith(KEY_PREFIX):
+        return given or own
+    raise ConfigError(
+        f"the key in {given} is not sent to {urlsplit(url).hostname!r}: that endpoint takes its key from a variable "
+        f"whose name begins with {KEY_PREFIX} (api_key_env: {KEY_PREFIX}...)"
+    )
+
+
+def read_key(variable: str, url: str) -> str:
+    """The key that the variable holds.
+
+    Raises:
+        RefusedRequest: (no_key) it holds none.
+    """
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise RefusedRequest("no_key", f"{variable} is not set; it holds the key for {host!r}")
+        raise RefusedRequest("no_key", f"{variable} is not set; it holds the key for {urlsplit(url).hostname!r}")
     if not key.isprintable() or not key.isascii():
         raise RefusedRequest("no_key", f"{variable} holds characters that no key has; set it anew")
     _read[variable] = key

@@ -50,6 +50,7 @@ class OpenAIChat:
     def __init__(self, role: Role) -> None:
         self._role = role
         self._url = keys.base_url("openai", role.base_url)
+        self._key_variable = keys.key_variable("openai", self._url, role.api_key_env)
         self._endpoint = f"openai:{role.name} at {urlsplit(self._url).netloc}"
         self._learned = capabilities.learned("openai", self._url, role.name)
         self._clients = PerLoop(self._client)
@@ -89,7 +90,7 @@ class OpenAIChat:
 
         from whileai.providers import wire
 
-        key = keys.read_key("openai", self._url, self._role.api_key_env)
+        key = keys.read_key(self._key_variable, self._url) if self._key_variable else None
         vendors_own = keys.is_vendors_own("openai", self._url)
         return openai.AsyncOpenAI(
             api_key=key or _PLACEHOLDER_KEY,
@@ -136,17 +137,13 @@ def _read_reply(body: dict[str, Any] | None, request_id: str | None, endpoint: s
     else:
         text = _content_text(message.get("content"))
     model, usage = body.get("model"), body.get("usage")
-    return ChatReply(
-        keys.redact(text), finish, model if isinstance(model, str) else None, _usage(usage), request_id
-    )
+    return ChatReply(keys.redact(text), finish, model if isinstance(model, str) else None, _usage(usage), request_id)
 
 
 def _content_text(content: object) -> str:
     """A reply's text: a string, or, from some compatible servers, a list of parts."""
     if isinstance(content, list):
-        parts = [
-            part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"
-        ]
+        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
         return "".join(part for part in parts if isinstance(part, str))
     return content if isinstance(content, str) else ""
 

@@ -44,9 +44,7 @@ def provider_class_of(name: str) -> Any:
     known = _known()
     if name not in known:
         near = get_close_matches(name, known, 1)
-        hint = (
-            f"did you mean {near[0]!r}?" if near else f"a package adds one by the entry point group {GROUP!r}"
-        )
+        hint = f"did you mean {near[0]!r}?" if near else f"a package adds one by the entry point group {GROUP!r}"
         raise ConfigError(f"no provider {name!r}; there are {', '.join(sorted(known))} ({hint})")
     return known[name].load()
 
@@ -62,8 +60,7 @@ def check_parameters(provider: str, known: Mapping[str, ParameterType], params: 
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}? it" if near else "it"
             raise ConfigError(
-                f"provider {provider!r} knows no parameter {name!r}; {hint} knows "
-                f"{', '.join(sorted(known)) or 'none'}"
+                f"provider {provider!r} knows no parameter {name!r}; {hint} knows {', '.join(sorted(known)) or 'none'}"
             )
         kinds = known[name]
         types: tuple[type, ...] = kinds if isinstance(kinds, tuple) else (kinds,)
@@ -71,9 +68,7 @@ def check_parameters(provider: str, known: Mapping[str, ParameterType], params: 
             wanted = " or ".join(kind.__name__ for kind in types)
             raise ConfigError(f"parameter {name!r} of provider {provider!r} is {value!r}; it wants {wanted}")
     if params.get("max_tokens", 1) < 1:
-        raise ConfigError(
-            f"parameter 'max_tokens' of provider {provider!r} is {params['max_tokens']}; at least 1"
-        )
+        raise ConfigError(f"parameter 'max_tokens' of provider {provider!r} is {params['max_tokens']}; at least 1")
 
 
 @cache

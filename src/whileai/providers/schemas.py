@@ -50,9 +50,7 @@ def anthropic_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def schema_instruction(schema: Mapping[str, Any]) -> str:
     """What the system text says instead, where the endpoint does not enforce a schema."""
-    return (
-        f"Reply with one JSON object and nothing else. It must match this JSON Schema:\n{json.dumps(schema)}"
-    )
+    return f"Reply with one JSON object and nothing else. It must match this JSON Schema:\n{json.dumps(schema)}"
 
 
 def _reduce(schema: Any, unsupported: frozenset[str]) -> dict[str, Any] | None:
@@ -86,9 +84,7 @@ def _reduce(schema: Any, unsupported: frozenset[str]) -> dict[str, Any] | None:
 
 def _every_key_required(schema: dict[str, Any]) -> bool:
     return all(
-        set(part.get("required", ())) == set(part["properties"])
-        for part in _objects(schema)
-        if "properties" in part
+        set(part.get("required", ())) == set(part["properties"]) for part in _objects(schema) if "properties" in part
     )
 
 

@@ -11,9 +11,7 @@ from typing import Any
 from whileai.errors import ProviderError, RefusedRequest, TransportError
 from whileai.providers.keys import redact
 
-NEVER_HEALS = frozenset(
-    {"insufficient_quota", "contract_spend_limit_reached", "enforced_spend_limit_reached"}
-)
+NEVER_HEALS = frozenset({"insufficient_quota", "contract_spend_limit_reached", "enforced_spend_limit_reached"})
 """Codes of a 429 that waiting does not cure."""
 
 _REMEDIES = {
@@ -57,9 +55,7 @@ def error_of(
         kind, transient = "context_length", False
     else:
         kind, transient = _REFUSED.get(status, "bad_request"), False
-    said = (
-        error.get("message") if isinstance(error.get("message"), str) else content.decode("utf-8", "replace")
-    )
+    said = error.get("message") if isinstance(error.get("message"), str) else content.decode("utf-8", "replace")
     said = " ".join(redact(str(said)).split())[:_MESSAGE_LENGTH]
     reason = f"{endpoint}: {status} {kind.replace('_', ' ')}" + (f": {said}" if said else "")
     if transient:
@@ -82,9 +78,7 @@ def refused_parameters(status: int, content: bytes) -> frozenset[str] | None:
         return None
     names = [error.get("param")]
     detail = error.get("detail")
-    for item in (
-        detail if isinstance(detail, list) else []
-    ):  # FastAPI: [{"loc": ["body", "response_format", ...]}]
+    for item in detail if isinstance(detail, list) else []:  # FastAPI: [{"loc": ["body", "response_format", ...]}]
         location = item.get("loc") if isinstance(item, dict) else None
         if isinstance(location, list) and location[:1] == ["body"] and len(location) > 1:
             names.append(location[1])
@@ -112,13 +106,7 @@ def bad_body(body: Mapping[str, Any] | None, endpoint: str) -> TransportError:
     """The error of an answer that says 200 and holds no reply."""
     inner = body.get("error") if body else None
     said = inner.get("message") if isinstance(inner, dict) else inner
-    what = (
-        f"an error: {redact(str(said))[:_MESSAGE_LENGTH]}"
-        if said
-        else "no reply"
-        if body
-        else "no JSON object"
-    )
+    what = f"an error: {redact(str(said))[:_MESSAGE_LENGTH]}" if said else "no reply" if body else "no JSON object"
     return TransportError("bad_body", f"{endpoint}: 200 with {what} in its body")
 
 

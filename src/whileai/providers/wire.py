@@ -24,7 +24,7 @@ _CONNECT_S = 10.0
 _ALLOWED_HEADERS = frozenset(
     (
         *("host", "accept", "accept-encoding", "connection", "content-type", "content-length"),
-        *("user-agent", "anthropic-version"),
+        *("user-agent", "anthropic-version", "x-stainless-raw-response"),  # the SDKs read the last one back
     )
 )
 
