@@ -29,7 +29,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from loopback.server import Answer, Behaviour, LoopbackServer, Request, answers, rate_limited, says
-
 from whileai.engine.calls import ModelCaller
 from whileai.engine.deadline import deadline_within
 from whileai.engine.schedule import run_calls
