@@ -13,6 +13,7 @@ wild) can not be timed out from inside the process.
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
 import time
 from collections import deque
@@ -20,14 +21,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, Generic, TypeVar
 
-from whileai.engine.loop import submit
+from whileai.engine.loop import leave_blocked_loop, refuse_on_loop, submit
 from whileai.errors import DeadlineExceeded, GraderFailure, GraderTimeout
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 MAX_HUNG_THREADS = 256
-"""Threads left behind in calls that never returned; beyond this, calls fail at once instead of adding one."""
+"""Threads left behind in calls that never returned; from here on, calls fail at once instead of adding one."""
 
 _TICK_S = 0.001
 _IDLE_TICK_S = 0.05
@@ -53,35 +54,37 @@ def run_calls(
     """`read(call(item), item)` for every item, in the order of `items`.
 
     Args:
-        call: sync, or returning an awaitable, which is awaited on the background loop. It runs in a copy of the
-            caller's context.
+        call: sync, or returning an awaitable, which is awaited on the background loop. Each call runs in a copy
+            of the caller's context.
         concurrency: calls in flight at most.
         timeout_s: seconds for one call; None for no limit.
-        deadline_s: seconds for all of them; None for no limit.
+        deadline_s: seconds for all of them; None for no limit. At 0 or less no call is made.
         read: makes the result of the output and its item; its errors count as the call's. None: the output.
         progress: called in the caller's thread now and then with the number of calls that are done.
 
     Returns:
         For each item its result, or the exception that took its place: what the call raised, `GraderTimeout`,
-        `DeadlineExceeded`. Never raises for a call.
+        `DeadlineExceeded`, or a `GraderFailure` where no thread is left to make it. Never raises for a call.
+
+    Raises:
+        RuntimeError: called on the background loop, which it would block.
     """
+    refuse_on_loop()
     if not items:
         return []
     return _Batch(call, items, read, concurrency, timeout_s).run(deadline_s, progress)
 
 
 class _Worker:
-    """One thread and what it is doing. Its fields are written by the thread and read by the watcher."""
+    """One thread and what it is doing. All but `thread` is written by the thread and read by the watcher."""
 
-    __slots__ = ("abandoned", "clock", "future", "item", "started", "thread")
+    __slots__ = ("clock", "future", "item", "thread")
 
     def __init__(self) -> None:
-        self.abandoned = False
+        self.thread: threading.Thread | None = None
         self.item = -1
-        self.started = 0.0
         self.future: Future[Any] | None = None
         self.clock: int | None = None
-        self.thread: threading.Thread | None = None
 
 
 class _Batch(Generic[T, R]):
@@ -97,7 +100,10 @@ class _Batch(Generic[T, R]):
         self.concurrency, self.timeout_s = concurrency, timeout_s
         self.context = contextvars.copy_context()
         self.pending = deque(range(len(items)))
-        self.outcomes: dict[int, Any] = {}  # the first writer of a slot wins (setdefault is atomic)
+        self.running: dict[int, float] = {}  # item: when it began. Whoever pops an item settles it (pop is atomic)
+        self.outcomes: dict[int, Any] = {}
+        self.over = False
+        self.refused = ""
         self.done = threading.Event()
         self.workers: list[_Worker] = []
 
@@ -105,20 +111,22 @@ class _Batch(Generic[T, R]):
         begin = time.monotonic()
         end = None if deadline_s is None else begin + deadline_s
         try:
-            self._add_worker()
-            self._fail_if_no_worker()
-            self._watch(end, progress)
+            if end is None or end > begin:
+                self._add_worker()
+                self._fail_if_no_worker()
+                self._watch(end, progress)
             if len(self.outcomes) < len(self.items):
-                late = DeadlineExceeded("deadline", f"the batch's deadline of {deadline_s:g} s was over")
-                self._fail_rest(late)
+                awaited = self._leave_rest()
+                self._fail_rest(DeadlineExceeded("deadline", "the batch's deadline_s was over before this call ended"))
+                if awaited:
+                    _leave_loop_if_blocked()
         finally:
-            self.pending.clear()
-            for worker in self.workers:
-                if worker.item >= 0:
-                    self._abandon(worker)
+            self._leave_rest()
         if progress:
             progress(len(self.items))
-        return [self.outcomes[number] for number in range(len(self.items))]
+        results = [self.outcomes[number] for number in range(len(self.items))]
+        self.outcomes.clear()
+        return results
 
     def _watch(self, end: float | None, progress: Callable[[int], None] | None) -> None:
         """Until everything is done or the time is over: add workers, and leave hung ones behind."""
@@ -143,26 +151,39 @@ class _Batch(Generic[T, R]):
             tick = _TICK_S if growing else _IDLE_TICK_S
             nearest = [end] if end is not None else []
             if self.timeout_s is not None:
-                nearest += [w.started + self.timeout_s for w in self.workers if w.item >= 0]
+                nearest += [begun + self.timeout_s for w in self.workers if (begun := self.running.get(w.item))]
             if nearest:
                 tick = max(_TICK_S, min(tick, min(nearest) - now))
 
     def _replace_hung(self, now: float, timeout_s: float) -> None:
+        left = []
         for worker in self.workers:
             number = worker.item
-            if number >= 0 and now - worker.started >= timeout_s and worker.item == number:
-                self._abandon(worker)
-                self._settle(number, GraderTimeout("timeout", f"no answer within timeout_s={timeout_s:g}"))
-        gone = sum(worker.abandoned for worker in self.workers)
-        self.workers = [worker for worker in self.workers if not worker.abandoned]
-        for _ in range(min(gone, len(self.pending))):
+            late = now - self.running.get(number, now) >= timeout_s
+            if late and self.running.pop(number, None) is not None:
+                left.append((worker, number))
+        if not left:
+            return
+        self.workers = [worker for worker in self.workers if worker not in [gone for gone, _ in left]]
+        reason = f"no answer within timeout_s={timeout_s:g}"
+        if sum([_leave(worker) for worker, _ in left]) and _leave_loop_if_blocked():
+            reason += "; a call blocks the loop of all asynchronous calls: await there, or make the grader a plain def"
+        for _, number in left:
+            self._settle(number, GraderTimeout("timeout", reason))
+        for _ in range(min(len(left), len(self.pending))):
             self._add_worker()
         self._fail_if_no_worker()
 
+    def _leave_rest(self) -> bool:
+        """Stop what runs and start nothing more; says whether one of these was asynchronous."""
+        self.over = True
+        self.pending.clear()
+        left = [worker for worker in self.workers if self.running.pop(worker.item, None) is not None]
+        return sum([_leave(worker) for worker in left]) > 0
+
     def _fail_if_no_worker(self) -> None:
         if self.pending and not self.workers:
-            reason = f"{MAX_HUNG_THREADS} threads hang in grader calls that never returned; no more are started"
-            self._fail_rest(GraderFailure("hung_threads", reason))
+            self._fail_rest(GraderFailure("no_thread", self.refused))
 
     def _fail_rest(self, failure: GraderFailure) -> None:
         self.pending.clear()
@@ -179,55 +200,79 @@ class _Batch(Generic[T, R]):
         with _hung_lock:
             _hung.difference_update([thread for thread in _hung if not thread.is_alive()])
             if len(_hung) >= MAX_HUNG_THREADS:
+                self.refused = f"{len(_hung)} threads hang in calls that never returned; no more are started"
                 return
         worker = _Worker()
         worker.thread = threading.Thread(target=self._drain, args=(worker,), name="whileai-grader", daemon=True)
-        worker.thread.start()
         self.workers.append(worker)
-
-    def _abandon(self, worker: _Worker) -> None:
-        worker.abandoned = True
-        if (future := worker.future) is not None:
-            future.cancel()
-        elif worker.thread is not None:
-            with _hung_lock:
-                _hung.add(worker.thread)
+        try:
+            worker.thread.start()
+        except RuntimeError as error:  # the system gives no more threads: those that run do the rest
+            self.workers.remove(worker)
+            self.refused = f"no thread could be started: {error}"
+            self.concurrency = len(self.workers)
 
     def _drain(self, worker: _Worker) -> None:
         worker.clock = _thread_clock()
         call, items, read, context = self.call, self.items, self.read, self.context
-        outcomes, pending, total, now = self.outcomes, self.pending, len(self.items), time.monotonic
-        while not worker.abandoned:
+        outcomes, pending, running = self.outcomes, self.pending, self.running
+        total, now = len(self.items), time.monotonic
+        while True:
             try:
                 number = pending.popleft()
             except IndexError:
                 return
-            worker.started = now()
             worker.item = number
+            running[number] = now()
+            if self.over:
+                return
             item = items[number]
             try:
-                outcome = context.copy().run(call, item)
+                own = context.copy()
+                outcome = own.run(call, item)
                 if hasattr(outcome, "__await__"):
-                    outcome = self._await(worker, outcome)
+                    outcome = self._await(worker, own, outcome)
                 if read is not None:
                     outcome = read(outcome, item)
             except BaseException as error:  # noqa: BLE001 - the one boundary around a user's callable
                 outcome = error
-            worker.item = -1
+            if running.pop(number, None) is None:  # it was given up, and this thread with it
+                return
             outcomes.setdefault(number, outcome)
+            outcome = None  # an error refers to this frame: without this, and the clearing in run, a cycle
             if len(outcomes) == total:
                 self.done.set()
 
-    def _await(self, worker: _Worker, awaitable: Any) -> Any:
-        worker.future = future = self.context.copy().run(submit, awaitable)
+    def _await(self, worker: _Worker, context: contextvars.Context, awaitable: Any) -> Any:
+        worker.future = future = context.run(submit, awaitable)
         try:
-            if worker.abandoned:
+            if worker.item not in self.running:
                 future.cancel()
             return future.result()
         except CancelledError:
             raise GraderFailure("cancelled", "the call was cancelled") from None
         finally:
             worker.future = None
+            del future
+
+
+def _leave(worker: _Worker) -> bool:
+    """Leave a worker to its hanging call; says whether it waits for an asynchronous one, which is cancelled."""
+    if (future := worker.future) is not None:
+        future.cancel()
+        return True
+    if worker.thread is not None:
+        with _hung_lock:
+            _hung.add(worker.thread)
+    return False
+
+
+def _leave_loop_if_blocked() -> bool:
+    thread = leave_blocked_loop()
+    if thread is not None:
+        with _hung_lock:
+            _hung.add(thread)
+    return thread is not None
 
 
 def _thread_clock() -> int | None:
@@ -243,3 +288,12 @@ def _cpu_seconds(worker: _Worker) -> float:
         return time.clock_gettime(worker.clock)
     except OSError:  # the thread has ended
         return 0.0
+
+
+def _forget() -> None:
+    """A forked child has none of the threads, and maybe a lock that one of them holds."""
+    global _hung, _hung_lock
+    _hung, _hung_lock = set(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
