@@ -2,81 +2,122 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
 import importlib
-import importlib.util
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from whileai.errors import Problem, SpecError
 
+FORMS = "./file.py:function or package.module:function"
+
 
 def load_function(reference: str, folder: Path | None = None) -> Callable[..., Any]:
     """Import the function that `reference` names.
 
     Args:
-        reference: `./file.py:name`, from `folder`, or `package.module:name`, from Python's path.
+        reference: `./file.py:name`, from `folder`, or `package.module:name`, from Python's path and then `folder`.
         folder: where a file's path starts; the working directory by default.
 
     Raises:
-        SpecError: no such file, module or function, or a file that does not import; with the line where known.
+        SpecError: no such file, module or function, or one that does not import; with the line where known.
     """
+    folder = folder or Path.cwd()
     source, colon, name = reference.rpartition(":")
     if not colon or not source or not name.isidentifier():
-        raise _problem(reference, None, "names no function", "write ./file.py:function or package.module:function")
-    module = _from_file(source, folder) if source.endswith(".py") else _from_package(source)
+        raise _no_function_named(reference, folder)
+    module = _from_file(source, folder) if source.endswith(".py") else _from_package(source, folder)
     found = getattr(module, name, None)
     if not callable(found):
-        functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        near = difflib.get_close_matches(name, functions, 1) or functions[:1]
+        functions = [
+            key
+            for key, value in vars(module).items()
+            if callable(value) and not key.startswith("_") and getattr(value, "__module__", "") == module.__name__
+        ]
         what = f"has no function {name!r}" if found is None else f"{name!r} is {type(found).__name__}, no function"
-        raise _problem(source, None, what, f"did you mean {near[0]!r}?" if near else "it defines none")
+        raise _problem(source, None, what, _instead(source, name, functions))
     return found  # type: ignore[no-any-return]
 
 
-def _from_file(source: str, folder: Path | None) -> ModuleType:
-    path = ((folder or Path.cwd()) / source).resolve()
+def _from_file(source: str, folder: Path) -> ModuleType:
+    path = (folder / source).resolve()
     if not path.is_file():
-        raise _problem(source, None, "no such file", f"looked in {(folder or Path.cwd())}")
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
-    name = f"whileai_function_{path.stem}_{digest}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise _problem(source, None, "is no Python file", "its name ends in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look a function's module up by name
+        near = difflib.get_close_matches(path.name, [file.name for file in path.parent.glob("*.py")], 1)
+        remedy = f"did you mean {near[0]}?" if near else f"looked in {path.parent}"
+        raise _problem(source, None, "no such file", remedy)
+    name = f"whileai_function_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # before it runs: dataclasses and pickle look a function's module up by name
     try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:  # whatever the author's own code raises
         del sys.modules[name]
-        raise _problem(source, error.lineno, f"does not parse: {error.msg}", "mend the file") from error
-    except Exception as error:
-        del sys.modules[name]
-        line = error.__traceback__ and _last_line(error, path)
-        raise _problem(
-            source, line or None, f"fails when imported: {type(error).__name__}: {error}", "mend the file"
-        ) from error
+        raise _does_not_import(source, path, error) from error
     return module
 
 
-def _from_package(source: str) -> ModuleType:
+def _from_package(source: str, folder: Path) -> ModuleType:
     try:
-        return importlib.import_module(source)
-    except ImportError as error:
-        raise _problem(source, None, f"does not import: {error}", "is it installed, or a ./file.py?") from error
+        with _also_from(folder):
+            return importlib.import_module(source)
+    except (Exception, SystemExit) as error:  # whatever the author's own code raises
+        missing = isinstance(error, ModuleNotFoundError) and error.name == source.partition(".")[0]
+        if missing or source.startswith("."):
+            raise _problem(source, None, "no such module", f"looked in {folder} too; a file ends in .py") from error
+        raise _does_not_import(source, None, error) from error
 
 
-def _last_line(error: BaseException, path: Path) -> int | None:
-    line, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
+@contextmanager
+def _also_from(folder: Path) -> Iterator[None]:
+    """As `python -m` does; last, so that nothing there stands in for a module that is installed."""
+    sys.path.append(str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _does_not_import(source: str, path: Path | None, error: BaseException) -> SpecError:
+    files = traceback.extract_tb(error.__traceback__)
+    own = [frame.lineno for frame in files if path is not None and frame.filename == str(path)]
+    if isinstance(error, SyntaxError) and (path is None or error.filename == str(path)):
+        return _problem(source, error.lineno, f"does not parse: {error.msg}", "mend the file")
+    what = f"fails when imported: {type(error).__name__}: {error}"
+    remedy = "mend the file"
+    if isinstance(error, ModuleNotFoundError):
+        remedy = "install it; a module beside the file is reached as package.module:function from its folder"
+    return _problem(source, own[-1] if own else None, what, remedy)
+
+
+def _no_function_named(reference: str, folder: Path) -> SpecError:
+    """Somebody who forgot `:function` hears which functions the file has; nothing is run for that."""
+    source = reference.rstrip(":")
+    functions: list[str] = []
+    with suppress(OSError, SyntaxError, ValueError):
+        tree = ast.parse((folder / source).read_bytes())
+        functions = [
+            node.name
+            for node in tree.body
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.name.startswith("_")
+        ]
+    return _problem(
+        reference, None, "names no function", _instead(source, functions[0] if functions else "", functions)
+    )
+
+
+def _instead(source: str, name: str, functions: list[str]) -> str:
+    if not functions:
+        return f"write {FORMS}"
+    near = difflib.get_close_matches(name, functions, 1) or functions[:1]
+    return f"did you mean {source}:{near[0]}?"
 
 
 def _problem(source: str, line: int | None, message: str, remedy: str) -> SpecError:
