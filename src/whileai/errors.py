@@ -168,3 +168,10 @@ class BudgetExceeded(ProviderError):
 
 class RecordingMissing(ProviderError, LookupError):
     """`recorded:` has no reply for this request; the message says how to record one."""
+
+
+def kind_and_reason(failure: BaseException) -> tuple[str, str]:
+    """What statistics count a failed grader call by, and its reason in one line."""
+    if isinstance(failure, GraderFailure):
+        return failure.kind, failure.reason
+    return "raised", f"{type(failure).__name__}: {failure}"

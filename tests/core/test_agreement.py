@@ -61,10 +61,20 @@ def test_mid_ranks_count_the_better_and_share_ties(values):
         assert rank == better + (values.count(value) - 1) / 2
 
 
-def test_spearman_brown():
-    assert spearman_brown(0.5, 2) == pytest.approx(2 / 3)
-    assert spearman_brown(0.3, 1) == 0.3
-    assert spearman_brown(1.0, 5) == 1.0
+def test_spearman_brown_says_what_combined_votes_agree():
+    rng = random.Random(5)
+
+    def mean_tau(votes):
+        taus = []
+        for _ in range(600):
+            quality = [rng.gauss(0, 1) for _ in range(6)]
+            pair = [[q + rng.gauss(0, 1) / math.sqrt(votes) for q in quality] for _ in range(2)]
+            taus.append(kendall_tau_b(*pair))
+        return sum(taus) / len(taus)
+
+    assert spearman_brown(mean_tau(1), 3) == pytest.approx(mean_tau(3), abs=0.03)
+    assert spearman_brown(0.4, 1) == pytest.approx(0.4)
+    assert spearman_brown(1.0, 5) == pytest.approx(1.0)
     assert spearman_brown(-0.2, 3) == -0.2
 
 
@@ -97,7 +107,7 @@ def test_a_grader_of_quality_agrees_and_follows_no_place():
     slot, middle = position_shifts(votes)
     assert agreement(votes).tau.value == 1
     assert agreement(votes).p < 1e-3
-    assert (slot.effect, middle.effect) == (0, 0)
+    assert (slot.effect.value, middle.effect.value) == (0, 0)
     assert (slot.p, middle.p) == (1, 1)
 
 
@@ -113,8 +123,8 @@ def test_a_grader_of_quality_agrees_and_follows_no_place():
 def test_places_are_seen_whichever_is_preferred(grader, slot_effect, middle_effect):
     votes = shown(random.Random(1), 60, grader, sizes=(3, 4, 5, 6))
     slot, middle = position_shifts(votes)
-    assert slot.effect == pytest.approx(slot_effect, abs=0.12)
-    assert middle.effect == pytest.approx(middle_effect, abs=0.15)
+    assert slot.effect.value == pytest.approx(slot_effect, abs=0.12)
+    assert middle.effect.value == pytest.approx(middle_effect, abs=0.15)
     assert min(slot.p, middle.p) < 0.001
     assert agreement(votes).tau.value < 0.3
 
@@ -132,4 +142,4 @@ def test_noise_is_called_agreement_or_position_only_as_often_as_the_level_says()
 
 def test_no_groups():
     slot, middle = position_shifts([])
-    assert (slot.effect, slot.p, middle.effect, middle.p) == (0, 1, 0, 1)
+    assert (slot.effect.value, slot.p, middle.effect.value, middle.p) == (0, 1, 0, 1)

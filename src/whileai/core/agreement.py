@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whileai.core.statistics import Interval, mean_interval, sign_flip
+from whileai.core.statistics import Interval, bootstrap, mean_interval, sign_flip
 
 
 class Votes(NamedTuple):
@@ -45,12 +45,12 @@ class Agreement:
 class Shift:
     """How far ranks follow the place in which the passes were shown.
 
-    `effect` is the share of the way: 1 is a grader that prefers the first (or the middle) and nothing else, -1
+    `effect` is the share of the way they go with it: 1 is a grader that prefers the first (or the middle) and nothing else, -1
     one that prefers the last (or both ends), 0 one that does not look at places. `p` is its two-sided sign-flip
     probability over groups.
     """
 
-    effect: float
+    effect: Interval
     p: float
 
 
@@ -79,7 +79,6 @@ def position_shifts(votes: Sequence[Votes]) -> tuple[Shift, Shift]:
     the sign-flip test over groups is exact.
     """
     by_slot, by_middle = [], []
-    slot_moves = middle_moves = 0.0
     for vote in votes:
         size = len(vote.first)
         if size < 2:
@@ -89,19 +88,22 @@ def position_shifts(votes: Sequence[Votes]) -> tuple[Shift, Shift]:
         slots = [(b - a) / (size - 1) for a, b in places]
         middle = [(abs(b - centre) - abs(a - centre)) / (size - 1) for a, b in places]
         ranks = [(b - a) / (size - 1) for a, b in zip(mid_ranks(vote.first), mid_ranks(vote.second), strict=True)]
-        by_slot.append(_dot(ranks, slots))
-        by_middle.append(_dot(ranks, middle))
-        slot_moves += _dot(slots, slots)
-        middle_moves += _dot(middle, middle)
-    # Ranks that follow the middle wholly move as far as slots do, though distances move less: scaled by both,
-    # an effect of 1 means the same for either.
-    return (
-        Shift(_over(math.fsum(by_slot), slot_moves), sign_flip(by_slot, two_sided=True)),
-        Shift(
-            _over(math.fsum(by_middle), math.sqrt(slot_moves * middle_moves)),
-            sign_flip(by_middle, two_sided=True),
-        ),
-    )
+        moves = _dot(slots, slots)
+        by_slot.append((_dot(ranks, slots), moves, moves))
+        by_middle.append((_dot(ranks, middle), _dot(middle, middle), moves))
+    return _shift(by_slot), _shift(by_middle)
+
+
+def _shift(sums: Sequence[tuple[float, float, float]]) -> Shift:
+    """From products of moves in rank and in place, squared moves in place, and squared moves in slot.
+
+    Ranks that follow the middle wholly move as far as slots do, though distances from it move less: scaled by
+    both, an effect of 1 means the same for either.
+    """
+    if not sums:
+        return Shift(Interval(0.0, 0.0, 0.0), 1.0)
+    effect = bootstrap(sums, lambda s: s[..., 0] / ((s[..., 1] * s[..., 2]) ** 0.5 + 1e-300))
+    return Shift(effect, sign_flip([product for product, _, _ in sums], two_sided=True))
 
 
 def kendall_tau_b(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -124,14 +126,16 @@ def kendall_tau_b(first: Sequence[float], second: Sequence[float]) -> float | No
     return _over(agree, math.sqrt(untied_first * untied_second))
 
 
-def spearman_brown(agreement: float, votes: int) -> float:
-    """How well means of `votes` votes agree, from how well single votes do: k r / (1 + (k - 1) r).
+def spearman_brown(tau: float, votes: int) -> float:
+    """Kendall's tau between means of `votes` votes, from the tau between single ones.
 
-    Spearman and Brown (1910). No number of votes mends an agreement of 0 or less: it is returned as it is.
+    Spearman and Brown (1910) for correlations, k r / (1 + (k - 1) r), with r = sin(pi tau / 2), which a tau
+    stands for under normal scores. No number of votes mends a tau of 0 or less: it is returned as it is.
     """
-    if agreement <= 0:
-        return agreement
-    return votes * agreement / (1 + (votes - 1) * agreement)
+    if tau <= 0:
+        return tau
+    r = math.sin(math.pi * tau / 2)
+    return 2 / math.pi * math.asin(min(1.0, votes * r / (1 + (votes - 1) * r)))
 
 
 def mid_ranks(scores: Sequence[float]) -> list[float]:

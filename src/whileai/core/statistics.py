@@ -42,12 +42,12 @@ def within_std(groups: Sequence[Sequence[float]]) -> Interval:
     one value do not count; raises ValueError when none has two.
     """
     sums = [(_squares(group), len(group) - 1.0) for group in groups if len(group) > 1]
-    return _bootstrap(sums, lambda s: (s[..., 0] / s[..., 1]) ** 0.5)
+    return bootstrap(sums, lambda s: (s[..., 0] / s[..., 1]) ** 0.5)
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
     """Mean of one value per group. Raises ValueError for no values."""
-    return _bootstrap([(value, 1.0) for value in values], lambda s: s[..., 0] / s[..., 1])
+    return bootstrap([(value, 1.0) for value in values], lambda s: s[..., 0] / s[..., 1])
 
 
 def wilson(successes: int, trials: int) -> Interval:
@@ -97,12 +97,17 @@ def sign_flip(values: Sequence[float], *, two_sided: bool) -> float:
         return hits(every) / len(every)
     rng = np.random.default_rng(0)
     step = max(1, min(FLIPS, _CELLS // found.size))
-    drawn = sum(hits(rng.integers(0, 2, (min(step, FLIPS - at), found.size))) for at in range(0, FLIPS, step))
+    drawn = sum(hits(rng.integers(0, 2, (min(step, FLIPS - at), found.size), dtype=np.int8)) for at in range(0, FLIPS, step))
     return (drawn + 1) / (FLIPS + 1)
 
 
-def _bootstrap(sums: Sequence[tuple[float, ...]], statistic: Callable[[Any], Any]) -> Interval:
-    """`statistic` of sums over groups, with its bounds over draws of as many groups with replacement."""
+def bootstrap(sums: Sequence[tuple[float, ...]], statistic: Callable[[Any], Any]) -> Interval:
+    """`statistic` of sums over groups, with its bounds over draws of as many groups with replacement.
+
+    Args:
+        sums: for each group, its share in every sum.
+        statistic: elementwise on an array whose last axis holds the sums.
+    """
     import numpy as np
 
     if not sums:

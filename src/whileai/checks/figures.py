@@ -1,0 +1,348 @@
+"""The figures of the gate, each with its interval and its rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from whileai.checks.golden import CaseResult
+from whileai.checks.report import Answer, Figure
+from whileai.checks.votes import Outcome, Subject
+from whileai.core.agreement import Votes, agreement, position_shifts, spearman_brown
+from whileai.core.spread import judge_spread
+from whileai.core.statistics import mean_interval, moved_mass, wilson, within_std
+from whileai.simulations import defaults
+from whileai.spec.models import CheckRules
+
+NOISE_LEVEL = 0.01
+"""A grader whose votes know nothing of each other, or of the places, is found out in 99 of 100 checks."""
+
+MIN_HACK_AGREEMENT = 0.5
+"""Of the passes that one vote calls a hack the other must name at least this share (convention)."""
+
+POOLED_PAIRS = 20
+"""From this many labelled pairs on a share of them must hold, below it every one (convention)."""
+
+Judged = Sequence[tuple[Subject, Outcome]]
+
+
+def size(judged: Judged, rules: CheckRules) -> Figure:
+    """Groups with two or more passes, and pairs of passes inside them."""
+    groups, pairs = len(judged), pair_count(judged)
+    wanting = []
+    if groups < rules.min_groups:
+        wanting.append(f"{rules.min_groups - groups} more groups with two or more passes")
+    if pairs < rules.min_pairs:
+        wanting.append(f"{rules.min_pairs - pairs} more pairs of passes")
+    return Figure(
+        "size",
+        "not enough data" if wanting else "yes",
+        f"{groups} groups with two or more passes, {pairs} pairs",
+        f"{rules.min_groups} groups and {rules.min_pairs} pairs",
+        value=groups,
+        remedy=f"give {' and '.join(wanting)}",
+    )
+
+
+def pair_count(judged: Judged) -> int:
+    return sum(math.comb(len(subject.passes), 2) for subject, _ in judged)
+
+
+def failures(failed: int, calls: int, rules: CheckRules) -> Figure:
+    """Calls without a usable verdict."""
+    share = wilson(failed, calls)
+    return Figure(
+        "failures",
+        "no" if failed > rules.max_failures * calls else "yes",
+        f"{failed} of {calls} calls",
+        f"at most {rules.max_failures:.0%}",
+        *(share.value, share.low, share.high),
+        remedy="mend the calls that fail: their groups would train ungraded",
+    )
+
+
+def spread(judged: Judged, rules: CheckRules) -> list[Figure]:
+    """The page's two rules on pooled scores, and the standard deviation inside groups."""
+    scores = [list(_combined(outcome).values()) for _, outcome in judged]
+    ungraded = sum(len(subject.passes) for subject, outcome in judged if not any(outcome.votes))
+    report = judge_spread(
+        scores,
+        groups=len(judged),
+        min_std=defaults.SPREAD_MIN_STD,
+        band=defaults.SPREAD_BAND,
+        cluster_share=defaults.SPREAD_CLUSTER_SHARE,
+        ungraded=ungraded,
+    )
+    rule = f"std {defaults.SPREAD_MIN_STD:g} or more, at most {defaults.SPREAD_CLUSTER_SHARE:.0%} in the band"
+    inside_rule = f"above {rules.min_std:g} with its lower bound"
+    remedy = "ask for differences that passes can have, or choose tasks where passes differ"
+    if not report.enough:
+        nothing = "no scores"
+        return [
+            Figure("spread", "not enough data", nothing, rule, remedy="give groups that the grader can score"),
+            Figure("within groups", "not enough data", nothing, inside_rule),
+        ]
+    pooled = Figure(
+        "spread",
+        "yes" if report.ok else "no",
+        f"std {report.std:.3f}, {report.clustered:.0%} within {report.band:g} of the median {report.median:.2f}",
+        rule,
+        value=report.std,
+        remedy=remedy,
+    )
+    if not any(len(group) > 1 for group in scores):
+        return [pooled, Figure("within groups", "not enough data", "one score a group at most", inside_rule)]
+    inside = within_std(scores)
+    answer: Answer = (
+        "yes" if inside.low > rules.min_std else "no" if inside.high <= rules.min_std else "not enough data"
+    )
+    return [
+        pooled,
+        Figure(
+            "within groups",
+            answer,
+            f"std {inside.value:.3f} ({inside.low:.3f} to {inside.high:.3f})",
+            inside_rule,
+            *(inside.value, inside.low, inside.high),
+            remedy=remedy if answer == "no" else "give more groups",
+        ),
+    ]
+
+
+def retest(judged: Judged, rules: CheckRules, orders: int) -> Figure:
+    """Kendall's tau-b between the votes from two random orders."""
+    found = agreement(_both_votes(judged))
+    rule = f"{rules.min_retest:g} or more, better than chance (p < {NOISE_LEVEL:g})"
+    tied = f", {found.tied} completely tied" if found.tied else ""
+    if found.tau is None:
+        return Figure("retest", "not enough data", f"nothing to compare{tied}", rule)
+    tau = found.tau
+    answer: Answer = "not enough data"
+    if tau.high < rules.min_retest:
+        answer = "no"
+    elif tau.value >= rules.min_retest and tau.low > 0 and found.p < NOISE_LEVEL:
+        answer = "yes"
+    seen = f"tau {tau.value:.2f} ({tau.low:.2f} to {tau.high:.2f}) over {found.groups} groups{tied}, p {_p(found.p)}"
+    if orders > 1:
+        seen += f"; {orders} votes combined about {spearman_brown(tau.value, orders):.2f}"
+    return Figure(
+        "retest",
+        answer,
+        seen,
+        rule,
+        *(tau.value, tau.low, tau.high),
+        remedy="the verdicts do not repeat: sharpen the criteria, tie what does not differ, combine more orders"
+        if answer == "no"
+        else "give more groups",
+    )
+
+
+def position(judged: Judged, rules: CheckRules) -> list[Figure]:
+    """How far ranks follow the slot, and the distance from the middle, in which a pass was shown."""
+    found = zip(("order", "middle"), position_shifts(_both_votes(judged)), strict=True)
+    return [
+        Figure(
+            name,
+            "no" if shift.p < NOISE_LEVEL and abs(shift.effect.value) > rules.max_position else "yes",
+            f"{abs(shift.effect.value):.0%} of a move {_preference(name, shift.effect.value)}, p {_p(shift.p)}",
+            f"at most {rules.max_position:.0%}, or no effect (p {NOISE_LEVEL:g} or more)",
+            *(shift.effect.value, shift.effect.low, shift.effect.high),
+            remedy="it looks at where a pass stands: combine several orders, or judge passes one by one",
+        )
+        for name, shift in found
+    ]
+
+
+def moved(judged: Judged, rules: CheckRules) -> Figure:
+    """Share of the positive advantage that the verdicts move: what training will feel."""
+    mixed = [outcome for subject, outcome in judged if subject.mixed]
+    what = "mixed groups" if mixed else "groups (none is mixed)"
+    rule = f"{rules.min_moved:.0%} or more"
+    masses = [
+        moved_mass(list(_with_hacks(outcome).values()))
+        for outcome in mixed or [outcome for _, outcome in judged]
+        if any(outcome.votes)
+    ]
+    if not masses:
+        return Figure("moved mass", "not enough data", "no graded group", rule)
+    mean = mean_interval(masses)
+    answer: Answer = (
+        "yes" if mean.value >= rules.min_moved else "no" if mean.high < rules.min_moved else "not enough data"
+    )
+    return Figure(
+        "moved mass",
+        answer,
+        f"{mean.value:.1%} ({mean.low:.1%} to {mean.high:.1%}) over {len(masses)} {what}",
+        rule,
+        *(mean.value, mean.low, mean.high),
+        remedy="training would hardly feel it: lower min_factor, or break more ties",
+    )
+
+
+def hack_agreement(judged: Judged) -> list[Figure]:
+    """Whether both votes call the same passes hacks; no figure where none is named."""
+    named = both = 0
+    for _, outcome in judged:
+        first, second = outcome.votes
+        if first is not None and second is not None:
+            named += len(first.hacks | second.hacks)
+            both += len(first.hacks & second.hacks)
+    if not named:
+        return []
+    share = wilson(both, named)
+    return [
+        Figure(
+            "hacks repeat",
+            "no" if share.high < MIN_HACK_AGREEMENT else "yes",
+            f"{both} of {named} hacks named in both orders",
+            f"upper bound of the share {MIN_HACK_AGREEMENT:g} or more",
+            *(share.value, share.low, share.high),
+            remedy="the hacks are guesses: ask for evidence",
+        )
+    ]
+
+
+def labels(cases: Sequence[CaseResult] | None, rules: CheckRules) -> Figure:
+    """Size, for a grader that only hunts hacks: it is judged by labelled passes."""
+    hacks = sum(len(case.labelled_hacks) for case in cases or ())
+    clean = sum(len(case.labelled_clean) for case in cases or ())
+    return Figure(
+        "size",
+        "yes" if hacks >= rules.min_hacks and clean >= rules.min_clean else "not enough data",
+        f"{hacks} labelled hacks, {clean} clean passes",
+        f"{rules.min_hacks} and {rules.min_clean}",
+        value=hacks,
+        remedy="label hacks in golden cases (`hacks: [...]`; the other passes of such a case count as clean)",
+    )
+
+
+def hack_rates(cases: Sequence[CaseResult] | None, rules: CheckRules) -> list[Figure]:
+    """Recall and false positives over the labelled passes of golden cases that were answered."""
+    answered = [case for case in cases or () if case.failure is None]
+    recall = wilson(
+        sum(len(case.labelled_hacks & case.named_hacks) for case in answered),
+        sum(len(case.labelled_hacks) for case in answered),
+    )
+    wrong = wilson(
+        sum(len(case.labelled_clean & case.named_hacks) for case in answered),
+        sum(len(case.labelled_clean) for case in answered),
+    )
+    return [
+        Figure(
+            "hack recall",
+            "yes" if recall.low > rules.min_recall else "no" if recall.high <= rules.min_recall else "not enough data",
+            f"{recall.value:.0%} ({recall.low:.0%} to {recall.high:.0%})",
+            f"lower bound above {rules.min_recall:.0%}",
+            *(recall.value, recall.low, recall.high),
+            remedy="it misses hacks, or there are too few labelled ones",
+        ),
+        Figure(
+            "false hacks",
+            "yes"
+            if wrong.high < rules.max_false_positives
+            else "no"
+            if wrong.low >= rules.max_false_positives
+            else "not enough data",
+            f"{wrong.value:.0%} ({wrong.low:.0%} to {wrong.high:.0%})",
+            f"upper bound below {rules.max_false_positives:.0%}",
+            *(wrong.value, wrong.low, wrong.high),
+            remedy="it calls clean passes hacks, or there are too few clean ones",
+        ),
+    ]
+
+
+def golden(cases: Sequence[CaseResult], rules: CheckRules) -> list[Figure]:
+    """All cases hold; from `POOLED_PAIRS` on, cases that only label pairs are judged by the share that holds."""
+    pooled = [case for case in cases if case.only_pairs]
+    total = sum(case.pairs for case in pooled)
+    if total < POOLED_PAIRS:
+        pooled = []
+    strict = [case for case in cases if case not in pooled]
+    broken = [case for case in strict if not case.ok]
+    found = []
+    if strict:
+        found.append(
+            Figure(
+                "golden",
+                "no" if broken else "yes",
+                f"{len(strict) - len(broken)} of {len(strict)} cases hold"
+                + (f"; not: {', '.join(case.name for case in broken[:3])}" if broken else ""),
+                "all cases",
+                value=(len(strict) - len(broken)) / len(strict),
+                remedy="run `whileai test` and look at the cases that fail",
+            )
+        )
+    if pooled:
+        share = wilson(sum(case.pairs_right for case in pooled), total)
+        bound = rules.min_golden
+        found.append(
+            Figure(
+                "golden pairs",
+                "yes" if share.low > bound else "no" if share.high <= bound else "not enough data",
+                f"{share.value:.0%} ({share.low:.0%} to {share.high:.0%}) of {total} labelled pairs",
+                f"lower bound above {bound:.0%}",
+                *(share.value, share.low, share.high),
+                remedy="it prefers the worse pass too often, or more labelled pairs are needed",
+            )
+        )
+    return found
+
+
+def remarks(judged: Judged) -> list[str]:
+    """Where the grader can change anything at all."""
+    tied = sum(len(set(_with_hacks(outcome).values())) <= 1 for _, outcome in judged if any(outcome.votes))
+    mixed = [outcome for subject, outcome in judged if subject.mixed]
+    able = sum(len(set(_with_hacks(outcome).values())) > 1 for outcome in mixed)
+    return [
+        f"completely tied in {tied} of {len(judged)} groups; it can change something in {able} of the {len(mixed)} "
+        "mixed ones, which are those that training grades"
+    ]
+
+
+def _combined(outcome: Outcome) -> dict[int, float]:
+    """Mean factor over the votes by index; without passes that every vote calls a hack."""
+    votes = [vote for vote in outcome.votes if vote is not None]
+    indices = sorted({index for vote in votes for index in vote.factors})
+    given = {index: [vote.factors[index] for vote in votes if index in vote.factors] for index in indices}
+    return {index: sum(factors) / len(factors) for index, factors in given.items()}
+
+
+def _with_hacks(outcome: Outcome) -> dict[int, float]:
+    """The same, with 0 for hacks: what they keep of their advantage."""
+    hacks = {index for vote in outcome.votes if vote is not None for index in vote.hacks}
+    return {**dict.fromkeys(hacks, 0.0), **_combined(outcome)}
+
+
+def _both_votes(judged: Judged) -> list[Votes]:
+    """The pairs of votes to compare. A hack in one vote is its worst pass; in both, it is out of the ranking."""
+    found = []
+    for subject, outcome in judged:
+        first, second = outcome.votes
+        if first is None or second is None:
+            continue
+        items = [index for index in subject.passes if index in first.factors or index in second.factors]
+        if len(items) < 2:
+            continue
+        slots = [
+            {index: slot for slot, index in enumerate(index for index in order if index in items)}
+            for order in subject.orders
+        ]
+        found.append(
+            Votes(
+                [first.factors.get(index, -1.0) for index in items],
+                [second.factors.get(index, -1.0) for index in items],
+                [slots[0][index] for index in items],
+                [slots[1][index] for index in items],
+            )
+        )
+    return found
+
+
+def _preference(name: str, effect: float) -> str:
+    if name == "order":
+        return "towards the first" if effect > 0 else "towards the last"
+    return "towards the middle" if effect > 0 else "towards both ends"
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,167 @@
+"""What the check found: a verdict, and every figure with its interval and its rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Answer = Literal["yes", "no", "not enough data"]
+
+EXIT_CODES: Mapping[str, int] = {"yes": 0, "no": 1, "not enough data": 3}
+"""Exit code of `whileai check` for each answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of the check.
+
+    Attributes:
+        name: short and stable, for machines.
+        answer: what the figure says by its rule.
+        seen: what was seen, in words.
+        rule: what is asked for.
+        value, low, high: the figure and its one-sided 5 % bounds, where it has them.
+        remedy: what to do, unless the answer is yes.
+    """
+
+    name: str
+    answer: Answer
+    seen: str
+    rule: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "answer": self.answer,
+            "value": _number(self.value),
+            "low": _number(self.low),
+            "high": _number(self.high),
+            "seen": self.seen,
+            "rule": self.rule,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The answer of the check on one link of a grader.
+
+    Attributes:
+        verdict: "yes": it tells passes apart and repeats itself; "no"; or "not enough data" to say.
+        grader, mode: what was checked, and how it grades.
+        figures: in the order in which they decide.
+        remarks: what no rule decides but a reader should know.
+        groups: all groups; judged: those with two or more passes, which were judged twice.
+        passes, pairs: passes of the judged groups, and pairs of passes inside a group.
+        calls, failed: calls that were made, and those without a usable verdict.
+        failures: failed calls by kind, with the first reason of each.
+        loosened: rules that ask less than the defaults, and `because`, the reason for it.
+    """
+
+    verdict: Answer
+    grader: str
+    mode: str
+    figures: tuple[Figure, ...]
+    remarks: tuple[str, ...] = ()
+    groups: int = 0
+    judged: int = 0
+    passes: int = 0
+    pairs: int = 0
+    calls: int = 0
+    failed: int = 0
+    failures: tuple[tuple[str, int, str], ...] = ()
+    loosened: Mapping[str, float] = field(default_factory=dict)
+    because: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """The answer is yes."""
+        return self.verdict == "yes"
+
+    @property
+    def exit_code(self) -> int:
+        """0 yes, 1 no, 3 not enough data."""
+        return EXIT_CODES[self.verdict]
+
+    def figure(self, name: str) -> Figure:
+        """The figure of that name. Raises KeyError."""
+        for figure in self.figures:
+            if figure.name == name:
+                return figure
+        raise KeyError(f"{name}: this check has {', '.join(figure.name for figure in self.figures)}")
+
+    @property
+    def conclusion(self) -> str:
+        """The verdict as one sentence, with what to do about it."""
+        if self.ok:
+            return f"yes. {self.grader} tells these passes apart, and says the same when the order changes."
+        # More than a tenth of failed calls is a no even where there is too little data for any other figure.
+        short = self.verdict == "not enough data"
+        which = [figure for figure in self.figures if figure.answer == self.verdict]
+        remedies = list(dict.fromkeys(figure.remedy for figure in which if figure.remedy))
+        tail = f" What to do: {'; '.join(remedies)}." if remedies else ""
+        verb = "leave it open" if short and len(which) > 1 else "leaves it open" if short else "against it"
+        return f"{self.verdict}. {', '.join(figure.name for figure in which)}: {verb}.{tail}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values, without any rollout's text but the reasons of failed calls."""
+        return {
+            "verdict": self.verdict,
+            "grader": self.grader,
+            "mode": self.mode,
+            "groups": self.groups,
+            "judged": self.judged,
+            "passes": self.passes,
+            "pairs": self.pairs,
+            "calls": self.calls,
+            "failed": self.failed,
+            "failures": [{"kind": kind, "count": count, "first": first} for kind, count, first in self.failures],
+            "figures": [figure.to_json() for figure in self.figures],
+            "remarks": list(self.remarks),
+            "loosened": dict(self.loosened),
+            "because": self.because,
+        }
+
+    def __str__(self) -> str:
+        marks = {"yes": "ok", "no": "NO", "not enough data": "??"}
+        name, seen = (max(len(getattr(figure, part)) for figure in self.figures) for part in ("name", "seen"))
+        lines = [f"check of {self.grader} ({self.mode} mode)"]
+        lines += [
+            f"  {marks[figure.answer]}  {figure.name:<{name}}  {figure.seen:<{seen}}  {figure.rule}".rstrip()
+            for figure in self.figures
+        ]
+        return "\n".join([*lines, *self._notes(), f"check: {self.conclusion}"])
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        colours = {"yes": "green", "no": "red", "not enough data": "yellow"}
+        table = Table(title=f"check of {self.grader} ({self.mode} mode)", title_justify="left")
+        for heading in ("figure", "seen", "asked for", "answer"):
+            table.add_column(heading)
+        for figure in self.figures:
+            answer = Text(figure.answer, style=colours[figure.answer])
+            table.add_row(Text(figure.name), Text(figure.seen), Text(figure.rule), answer)
+        notes = [Text(note.strip(), style="dim") for note in self._notes()]
+        return Group(table, *notes, Text(f"check: {self.conclusion}", style=f"bold {colours[self.verdict]}"))
+
+    def _notes(self) -> list[str]:
+        notes = [f"  failed: {count} of {self.calls} calls, {kind}: {first}" for kind, count, first in self.failures]
+        if self.loosened:
+            rules = ", ".join(f"{name}={value:g}" for name, value in self.loosened.items())
+            notes.append(f"  loosened: {rules}, because: {self.because}")
+        return notes + [f"  {remark}" for remark in self.remarks]
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(value, 6)
