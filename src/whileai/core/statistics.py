@@ -97,7 +97,9 @@ def sign_flip(values: Sequence[float], *, two_sided: bool) -> float:
         return hits(every) / len(every)
     rng = np.random.default_rng(0)
     step = max(1, min(FLIPS, _CELLS // found.size))
-    drawn = sum(hits(rng.integers(0, 2, (min(step, FLIPS - at), found.size), dtype=np.int8)) for at in range(0, FLIPS, step))
+    drawn = sum(
+        hits(rng.integers(0, 2, (min(step, FLIPS - at), found.size), dtype=np.int8)) for at in range(0, FLIPS, step)
+    )
     return (drawn + 1) / (FLIPS + 1)
 
 
