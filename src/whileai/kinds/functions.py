@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import importlib
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,10 +17,12 @@ from typing import Any
 
 from whileai.errors import Problem, SpecError
 
+Function = Callable[..., Any]
+
 FORMS = "./file.py:function or package.module:function"
 
 
-def load_function(reference: str, folder: Path | None = None) -> Callable[..., Any]:
+def load_function(reference: str, folder: Path | None = None) -> Function:
     """Import the function that `reference` names.
 
     Args:
@@ -33,7 +36,22 @@ def load_function(reference: str, folder: Path | None = None) -> Callable[..., A
     source, colon, name = reference.rpartition(":")
     if not colon or not source or not name.isidentifier():
         raise _no_function_named(reference, folder)
-    module = _from_file(source, folder) if source.endswith(".py") else _from_package(source, folder)
+    if not source.endswith(".py"):
+        return function_of(module_named(source, folder), name, source)
+    path = (folder / source).resolve()
+    if not path.is_file():
+        near = difflib.get_close_matches(path.name, [file.name for file in path.parent.glob("*.py")], 1)
+        remedy = f"did you mean {near[0]}?" if near else f"looked in {path.parent}"
+        raise _problem(source, None, "no such file", remedy)
+    return function_of(module_of(path, path.read_bytes(), source), name, source)
+
+
+def function_of(module: ModuleType, name: str, where: str) -> Function:
+    """What `name` is in a module that messages call `where`.
+
+    Raises:
+        SpecError: it is nothing that can be called.
+    """
     found = getattr(module, name, None)
     if not callable(found):
         functions = [
@@ -42,29 +60,41 @@ def load_function(reference: str, folder: Path | None = None) -> Callable[..., A
             if callable(value) and not key.startswith("_") and getattr(value, "__module__", "") == module.__name__
         ]
         what = f"has no function {name!r}" if found is None else f"{name!r} is {type(found).__name__}, no function"
-        raise _problem(source, None, what, _instead(source, name, functions))
+        raise _problem(where, None, what, _instead(where, name, functions))
     return found  # type: ignore[no-any-return]
 
 
-def _from_file(source: str, folder: Path) -> ModuleType:
-    path = (folder / source).resolve()
-    if not path.is_file():
-        near = difflib.get_close_matches(path.name, [file.name for file in path.parent.glob("*.py")], 1)
-        remedy = f"did you mean {near[0]}?" if near else f"looked in {path.parent}"
-        raise _problem(source, None, "no such file", remedy)
-    name = f"whileai_function_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    module = ModuleType(name)
-    module.__file__ = str(path)
-    sys.modules[name] = module  # before it runs: dataclasses and pickle look a function's module up by name
-    try:
-        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
-    except (Exception, SystemExit) as error:  # whatever the author's own code raises
-        del sys.modules[name]
-        raise _does_not_import(source, path, error) from error
+def module_of(path: Path, content: bytes, shown: str) -> ModuleType:
+    """The module that a file's bytes make: one for each path and content, run once.
+
+    Its name is made from both, so that an edited file is a new module and what a module defines pickles within
+    its process. The file's folder is not put on `sys.path`.
+
+    Raises:
+        SpecError: it does not parse or import; the exception is its cause.
+    """
+    digest = hashlib.sha256(path.as_posix().encode() + b"\0" + content).hexdigest()
+    name = f"whileai_function_{path.stem}_{digest[:16]}"
+    with _importing:
+        if name in sys.modules:
+            return sys.modules[name]
+        module = ModuleType(name)
+        module.__file__ = str(path)
+        sys.modules[name] = module  # before it runs: dataclasses and pickle look a function's module up by name
+        try:
+            exec(compile(content, str(path), "exec"), module.__dict__)
+        except (Exception, SystemExit) as error:  # whatever the author's own code raises
+            del sys.modules[name]
+            raise _does_not_import(shown, path, error) from error
     return module
 
 
-def _from_package(source: str, folder: Path) -> ModuleType:
+def module_named(source: str, folder: Path) -> ModuleType:
+    """An importable module, from Python's path or, last, from `folder`.
+
+    Raises:
+        SpecError: there is none, or it does not import; the exception is its cause.
+    """
     try:
         with _also_from(folder):
             return importlib.import_module(source)
@@ -73,6 +103,9 @@ def _from_package(source: str, folder: Path) -> ModuleType:
         if missing or source.startswith("."):
             raise _problem(source, None, "no such module", f"looked in {folder} too; a file ends in .py") from error
         raise _does_not_import(source, None, error) from error
+
+
+_importing = threading.RLock()
 
 
 @contextmanager

@@ -68,6 +68,10 @@ class SpecReader:
             raise SpecError([Problem(str(path), None, "", mistake.message, mistake.remedy)]) from None
         return self._spec(source)
 
+    def read_kept(self, key: str, shown: str) -> SpecFile:
+        """The spec that travelled under `key` with a pickled grader."""
+        return self._spec(self.sources.kept_file(key, shown))
+
     def referenced(self, reference: str, inside: Source) -> SpecFile:
         """The grader that a spec refers to: a bare name is shipped, `./x.yaml` stands beside it.
 
@@ -78,14 +82,14 @@ class SpecReader:
             source = self.sources.beside(inside, reference)
         else:
             source = self.sources.shipped("graders", reference, SUFFIXES)
-        key = source.path.as_posix()
+        key = source.key
         if key in self._open:
             names = [Path(path).name for path in (*self._open[self._open.index(key) :], key)]
             raise Mistake(f"graders refer to each other in a circle: {' -> '.join(names)}", "remove one reference")
         return self._spec(source)
 
     def _spec(self, source: Source) -> SpecFile:
-        key = source.path.as_posix()
+        key = source.key
         if key not in self._read:
             self._open.append(key)
             try:

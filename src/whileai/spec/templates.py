@@ -48,7 +48,7 @@ class PromptTemplate:
         self.shown = source.shown
         needs, self.digest = _read(source, environment, files, ())
         self.needs = {name: place for name, place in needs.items() if name not in environment.globals}
-        self._template = environment.get_template(source.path.as_posix())
+        self._template = environment.get_template(source.key)
 
     def render(self, values: Mapping[str, Any]) -> str:
         """The text with these values. They are never read as templates themselves.
@@ -94,9 +94,9 @@ class _Files(BaseLoader):
             source = self._sources.beside(inside, reference)
         else:
             source = self._sources.shipped("prompts", reference, SUFFIXES)
-        key = source.path.as_posix()
+        key = source.key
         self._found[key] = source
-        self.meant[inside.path.as_posix(), reference] = key
+        self.meant[inside.key, reference] = key
         return source
 
     def get_source(self, environment: Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
@@ -109,7 +109,7 @@ Needs = dict[str, tuple[str, int]]
 
 def _read(source: Source, environment: Sandbox, files: _Files, through: tuple[str, ...]) -> tuple[Needs, str]:
     """The variables that a template and its includes need, and the digest of all their texts."""
-    key = source.path.as_posix()
+    key = source.key
     if key in through:
         raise Mistake(f"{source.shown} includes itself", "remove the circle")
     if len(through) >= MAX_INCLUDES:
@@ -134,7 +134,7 @@ def _read(source: Source, environment: Sandbox, files: _Files, through: tuple[st
 
 def _parsed(source: Source, environment: Sandbox) -> nodes.Template:
     try:
-        return environment.parse(source.text, source.path.as_posix(), source.shown)
+        return environment.parse(source.text, source.key, source.shown)
     except TemplateSyntaxError as error:
         problem = Problem(source.shown, error.lineno, "", f"is no template: {error.message}")
     except Mistake as error:

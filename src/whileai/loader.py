@@ -1,0 +1,235 @@
+"""From a spec's file to a grader that can be called: `load_grader`, and `lint`, which runs nothing of it.
+
+Everything that a grader needs is read once, while it is loaded; a pickled grader carries those bytes and the
+models that its roles resolved to, so that it is the same grader in another process, on another machine, after
+an edit of the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whileai.core.group import Group
+from whileai.errors import Problem, SpecError, UnusableVerdict
+from whileai.kinds.chain import Chain
+from whileai.kinds.runner import Runner
+from whileai.spec.fingerprint import spec_parts
+from whileai.spec.models import GraderSpec, PythonSpec, RulesSpec
+from whileai.spec.reading import SpecFile, SpecReader
+from whileai.spec.sources import Sources
+
+if TYPE_CHECKING:
+    from whileai.spec.roles import ResolvedRole
+
+
+def load_grader(path: str | os.PathLike[str], *, models: Mapping[str, Any] | None = None) -> CompiledGrader:
+    """The grader of a spec, ready to be called.
+
+    Args:
+        path: a spec's file, or the bare name of a shipped one ("rank_group").
+        models: role -> provider:name or another role, above every other place that defines roles.
+
+    Raises:
+        SpecError: every mistake of the spec and of what it refers to, with file, line, key, value and remedy.
+    """
+    compiler = _Compiler(SpecReader(Sources()), models=models)
+    return compiler.grader(compiler.reader.read(path))
+
+
+def lint(path: str | os.PathLike[str]) -> list[Problem]:
+    """Every mistake of a spec and of what it refers to; none is the empty list.
+
+    Nothing of the spec's is executed, and no file outside its folder and the shipped library is read: functions
+    are looked at as syntax trees, and roles are not resolved.
+    """
+    try:
+        SpecReader(Sources()).read(path)
+    except SpecError as error:
+        return error.problems
+    return []
+
+
+class CompiledGrader:
+    """A spec's grader with its fallbacks. Call it with a group; in reward mode with a rollout and its rubric.
+
+    Attributes:
+        spec: what the author wrote, validated.
+        path: the spec's file.
+        name: the spec's name.
+        mode: "advantage" or "reward".
+        names_hacks: whether a verdict can name hacks.
+        is_async: whether `agrade` is the natural way to call it; calling it waits for that.
+        skipped: names of links that were left out by `only`.
+    """
+
+    def __init__(self, links: tuple[_Link, ...], origin: _Origin, skipped: tuple[str, ...] = ()) -> None:
+        self._links = links
+        self._origin = origin
+        file = links[0].file
+        self.spec: GraderSpec = file.spec
+        self.path: Path = file.source.path
+        self.name: str = file.spec.name
+        self.mode: str = file.spec.mode
+        self.names_hacks: bool = any(link.runner.names_hacks for link in links)
+        self.skipped = skipped
+        self._columns = tuple(dict.fromkeys(column for link in links for column in link.file.spec.columns))
+        self._chain = Chain([link.runner for link in links], self.mode, skipped)
+        self.is_async: bool = self._chain.is_async
+
+    def __call__(self, *said: Any) -> Any:
+        """The verdict on a group (a mapping that `read_verdict` takes), or the scores of one rollout.
+
+        Raises:
+            UnusableVerdict: a declared column is missing. GraderFailure: no link has a usable verdict.
+        """
+        if self._columns:
+            self._require_columns(said[0])
+        return self._chain(*said)
+
+    async def agrade(self, *said: Any) -> Any:
+        """The same, awaited on the running loop."""
+        if self._columns:
+            self._require_columns(said[0])
+        return await self._chain.agrade(*said)
+
+    @property
+    def links(self) -> tuple[CompiledGrader, ...]:
+        """What needs a certificate each: this grader once per model, then each fallback. Each can be called alone."""
+        return tuple(self._alone(link, runner) for link in self._links for runner in link.runner.links())
+
+    @property
+    def link_name(self) -> str:
+        """The name that `links`, verdicts and `skipped` call its first link by."""
+        return self._links[0].runner.name
+
+    def only(self, keep: Callable[[CompiledGrader], bool]) -> CompiledGrader:
+        """This grader with those of its links that `keep` accepts; the others stand in `skipped`.
+
+        Raises:
+            ValueError: none is left.
+        """
+        left: list[_Link] = []
+        skipped = list(self.skipped)
+        for link in self._links:
+            kept = [runner for runner in link.runner.links() if keep(self._alone(link, runner))]
+            skipped += [runner.name for runner in link.runner.links() if runner not in kept]
+            if kept:
+                left.append(_Link(link.file, link.runner.only(kept)))
+        if not left:
+            raise ValueError(f"{self.name}: no link is left; skipped: {', '.join(skipped)}")
+        return CompiledGrader(tuple(left), self._origin, tuple(skipped))
+
+    def _alone(self, link: _Link, runner: Runner) -> CompiledGrader:
+        return CompiledGrader((_Link(link.file, runner),), self._origin)
+
+    def fingerprint_parts(self) -> dict[str, str]:
+        """Digests of what decides the verdicts of the first link, by name: `spec`, and by kind `function`,
+        `templates`, `schemas`, `model`, `transcript`. Equal digests, equal behaviour; no path or host in them."""
+        first = self._links[0]
+        return {**spec_parts(first.file, self._origin.sources), **first.runner.parts()}
+
+    def __str__(self) -> str:
+        said = [self.name, f"kind={self.spec.kind}", f"mode={self.mode}"]
+        if self.spec.columns:
+            said.append(f"columns={', '.join(self.spec.columns)}")
+        said.append("names hacks" if self.names_hacks else "names no hacks")
+        if len(self._links) > 1:
+            said.append(f"then {', '.join(link.runner.name for link in self._links[1:])}")
+        if self.skipped:
+            said.append(f"skipped {', '.join(self.skipped)}")
+        return f"CompiledGrader({', '.join(said)})"
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source = self._links[0].file.source
+        names = tuple(link.link_name for link in self.links)
+        origin = self._origin
+        return _restored, (source.key, source.shown, origin.sources.kept, origin.roles, names, self.skipped)
+
+    def _require_columns(self, first: Any) -> None:
+        rollouts: Group = [first] if self.mode == "reward" else first
+        for rollout in rollouts:
+            missing = [column for column in self._columns if column not in rollout]
+            if missing:
+                raise UnusableVerdict(
+                    "missing_column",
+                    f"{self.name}: rollout {rollout['index']} has no column {', '.join(missing)}; it has "
+                    f"{', '.join(rollout)}",
+                )
+
+
+class _Link:
+    """One grader of a chain: its spec and what that runs as."""
+
+    def __init__(self, file: SpecFile, runner: Runner) -> None:
+        self.file = file
+        self.runner = runner
+
+
+class _Origin:
+    """What a grader was made from: the files that were read, and the roles that were resolved."""
+
+    def __init__(self, sources: Sources, roles: dict[str, ResolvedRole]) -> None:
+        self.sources = sources
+        self.roles = roles
+
+
+class _Compiler:
+    """Makes graders out of specs, fallbacks included."""
+
+    def __init__(
+        self,
+        reader: SpecReader,
+        *,
+        models: Mapping[str, Any] | None = None,
+        resolved: Mapping[str, ResolvedRole] | None = None,
+    ) -> None:
+        self.reader = reader
+        self.origin = _Origin(reader.sources, dict(resolved or {}))
+        self._models = models
+
+    def grader(self, file: SpecFile) -> CompiledGrader:
+        links: list[_Link] = []
+        self._collect(file, links, set())
+        return CompiledGrader(tuple(links), self.origin)
+
+    def _collect(self, file: SpecFile, links: list[_Link], seen: set[str]) -> None:
+        """This spec and its fallbacks, depth first, each once."""
+        if file.source.key in seen:
+            return
+        seen.add(file.source.key)
+        links.append(_Link(file, self._runner(file)))
+        for reference in file.spec.fallback:
+            self._collect(self.reader.referenced(reference, file.source), links, seen)
+
+    def _runner(self, file: SpecFile) -> Runner:
+        spec = file.spec
+        if isinstance(spec, RulesSpec):
+            from whileai.kinds.rules import RulesRunner
+
+            return RulesRunner(spec)
+        if isinstance(spec, PythonSpec):
+            from whileai.kinds.python import PythonRunner
+
+            return PythonRunner(spec, file.source, self.reader.sources)
+        raise SpecError([Problem(file.source.shown, None, "kind", f"kind: {spec.kind} cannot be run here")])
+
+
+def _restored(
+    key: str,
+    shown: str,
+    kept: Mapping[str, bytes],
+    roles: Mapping[str, ResolvedRole],
+    names: tuple[str, ...],
+    skipped: tuple[str, ...],
+) -> CompiledGrader:
+    """A pickled grader again: compiled from the files and models that it carried, with the links that it had."""
+    compiler = _Compiler(SpecReader(Sources(kept)), resolved=roles)
+    grader = compiler.grader(compiler.reader.read_kept(key, shown))
+    if len(grader.links) > len(names):
+        grader = grader.only(lambda link: link.link_name in names)
+    return grader if grader.skipped == skipped else CompiledGrader(grader._links, grader._origin, skipped)
