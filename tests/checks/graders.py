@@ -213,6 +213,17 @@ def by_hash(seed):
     return lambda group: {"ranking": [r["index"] for r in sorted(passes(group), key=digest)]}
 
 
+def remembers(seed):
+    """Random, but the same answer whenever it meets the same texts."""
+    rng, memory = random.Random(seed), {}
+
+    def grade(group):
+        marks = {r["completion"]: memory.setdefault(r["completion"], rng.random()) for r in passes(group)}
+        return {"ranking": [r["index"] for r in sorted(passes(group), key=lambda r: marks[r["completion"]])]}
+
+    return grade
+
+
 BAD = {
     "random": ranker(lambda r, slot, size, rng: rng.random()),
     "shown order": ranker(lambda r, slot, size, rng: -slot),
@@ -260,5 +271,9 @@ BORDERLINE = {
 }
 """Graders that know something: few groups may leave them through, and many decide."""
 
-RELIABLE_AND_WORTHLESS = {"by hash": by_hash}
+RELIABLE_AND_WORTHLESS = {
+    "by hash": by_hash,
+    "remembers": remembers,
+    "by text": ranker(lambda r, slot, size, rng: sum(map(ord, r["completion"])) % 97),
+}
 """Graders that no look at their verdicts alone can refuse: golden cases can."""

@@ -188,6 +188,15 @@ def test_copies_of_a_group_do_not_count_twice(graders):
     assert "40 groups hold the same rollouts" in str(report)
 
 
+def test_groups_of_the_same_texts_under_other_tasks_are_shown_in_orders_of_their_own(graders):
+    texts = ("done", "refunded", "cancelled", "nothing to do")
+    rows = [{"group_id": n, "ticket": n, "reward": 1, "completion": text} for n in range(40) for text in texts]
+    report = check(graders.BAD["shown order"](0), rows)
+    assert report.judged == 40
+    assert report.verdict == "no"
+    assert check(graders.BAD["shown order"](0), [{**row, "ticket": 0} for row in rows]).judged == 1
+
+
 def test_rules_tighten_and_loosen_with_a_reason(graders, forty):
     exact = graders.GOOD["exact"](0)
     assert check(exact, forty, rules=CheckRules(min_groups=41)).verdict == "not enough data"

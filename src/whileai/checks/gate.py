@@ -17,6 +17,7 @@ from typing import Any
 
 from whileai.checks import figures
 from whileai.checks.golden import CaseResult, GoldenFile, run_cases
+from whileai.checks.orders import content_digest
 from whileai.checks.report import Answer, CheckReport, Figure
 from whileai.checks.votes import NOT_MADE, GateKnobs, Grader, Outcome, Progress, Run, Subject, call_count, collect_votes
 from whileai.core.group import Group, groups_from_rows
@@ -84,7 +85,7 @@ def plan_gate(
     ]
     found = [subject for group in groups if (subject := Subject.of(group))]
     # Copies of a group would count its luck several times.
-    subjects = tuple({subject.content: subject for subject in reversed(found)}.values())[::-1]
+    subjects = tuple({content_digest(subject.group): subject for subject in reversed(found)}.values())[::-1]
     prices = [] if price is None else [price(subject.group) for subject in subjects]
     known = [value for value in prices if value is not None]
     per_group = call_count(subjects, knobs.mode) / len(subjects) if subjects else 0

@@ -1,20 +1,32 @@
 """Groups in two random orders, so that the check sees whether a grader looks at places.
 
 The whole group is shuffled and renumbered, failures too: a position a grader could follow tells it nothing.
-The orders come from the group's own text: checking the same rows again asks the same requests again, which a
-cache can answer, while the order of other groups does not matter.
+The orders come from what the group holds: checking the same rows again asks the same requests again, which a
+cache can answer, whatever other groups stand beside them, and no two groups that differ share their luck.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections.abc import Sequence
 
-from whileai.core.group import Group
+from whileai.core.group import GROUP_KEYS, Group
 from whileai.core.rollout import copy_json
 
 Order = tuple[int, ...]
 """The index of the rollout that is shown first, second, and so on."""
+
+
+def content_digest(group: Group) -> str:
+    """Digest of all that a grader is shown of a group, whatever its name and the order of its rows."""
+    names = {"index", *GROUP_KEYS} - {"prompt"}
+    shown = sorted(
+        json.dumps({key: value for key, value in rollout.items() if key not in names}, sort_keys=True, default=repr)
+        for rollout in group
+    )
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
 
 
 def two_orders(group: Group) -> tuple[Order, Order]:
@@ -23,9 +35,9 @@ def two_orders(group: Group) -> tuple[Order, Order]:
     Had both orders shown the passes alike, an answer from a cache, or a grader that returns the shown order,
     would agree with itself. Passes that all have one text cannot read differently.
     """
+    rng = random.Random(content_digest(group))
     texts = [rollout["completion"] for rollout in group]
-    rng = random.Random("\x1f".join(texts).encode("utf-8", "surrogatepass"))
-    different = len({texts[rollout["index"]] for rollout in group if rollout["passed"]}) > 1
+    different = len({rollout["completion"] for rollout in group if rollout["passed"]}) > 1
 
     def read(order: Sequence[int]) -> list[str]:
         return [texts[index] for index in order if group[index]["passed"]]

@@ -66,13 +66,6 @@ class Subject:
         scored = sum(rollout["reward"] is not None for rollout in group)
         return cls(group, passes, len(passes) < scored, two_orders(group))
 
-    @property
-    def content(self) -> tuple[str, ...]:
-        """What the group is apart from its name and the order of its rows: copies have the same."""
-        return tuple(
-            sorted(f"{rollout['passed']} {rollout['prompt']!r} {rollout['completion']}" for rollout in self.group)
-        )
-
 
 class Vote(NamedTuple):
     """One vote, by index in the group. A hack that training zeroes has no factor.
