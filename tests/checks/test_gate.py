@@ -34,32 +34,32 @@ def forty(graders):
     return graders.rows(40)
 
 
-BAD = [  # the others of graders.BAD are in tests/benchmarks/bench_gate.py
-    "random",
-    "shown order",
-    "ends first",
-    "ends first, no ties",
-    "constant inside",
-    "fails every third call",
-    "call parity",
-    "one random above the rest",
-    "steady hack, random rest",
-    "random hacks",
-    "all but the first are hacks",
-    "marks what it saw",
-    "noise in factors",
-    "snr 4, likes the first",
-]
+TRIALS = {  # of graders.BAD; tests/benchmarks/bench_gate.py runs all of them, and often
+    "random": 20,
+    "shown order": 20,
+    "ends first": 20,
+    "constant inside": 20,
+    "fails every third call": 20,
+    "ends first, no ties": 5,
+    "call parity": 5,
+    "one random above the rest": 5,
+    "steady hack, random rest": 5,
+    "random hacks": 5,
+    "all but the first are hacks": 5,
+    "marks what it saw": 5,
+    "noise in factors": 5,
+    "snr 4, likes the first": 5,
+}
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_grader_never_gets_a_yes_in_twenty_trials(graders, name):
-    for trial in range(20):
+@pytest.mark.parametrize("name", TRIALS)
+def test_a_bad_grader_never_gets_a_yes(graders, name):
+    for trial in range(TRIALS[name]):
         report = check(graders.BAD[name](trial), graders.rows(40, seed=trial))
         assert report.verdict != "yes", str(report)
 
 
-@pytest.mark.parametrize("name", ["snr 4", "exact", "few tied levels"])
+@pytest.mark.parametrize("name", ["snr 4", "few tied levels"])
 def test_a_good_grader_gets_its_yes(graders, name):
     answers = [check(graders.GOOD[name](trial), graders.rows(40, seed=trial)).verdict for trial in range(20)]
     assert answers.count("yes") >= 18

@@ -45,9 +45,9 @@ class Agreement:
 class Shift:
     """How far ranks follow the place in which the passes were shown.
 
-    `effect` is the share of the way they go with it: 1 is a grader that prefers the first (or the middle) and nothing else, -1
-    one that prefers the last (or both ends), 0 one that does not look at places. `p` is its two-sided sign-flip
-    probability over groups.
+    `effect` is the share of the way they go with it: 1 is a grader that prefers the first (or the middle) and
+    nothing else, -1 one that prefers the last (or both ends), 0 one that does not look at places. `p` is its
+    two-sided sign-flip probability over groups.
     """
 
     effect: Interval
