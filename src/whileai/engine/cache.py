@@ -24,8 +24,9 @@ from whileai.engine.deadline import REAL_CLOCK, Clock
 from whileai.errors import ConfigError
 from whileai.providers.capabilities import Learned
 from whileai.providers.keys import redact
-from whileai.providers.protocol import ChatReply, ChatRequest, Role, Usage
+from whileai.providers.protocol import ChatReply, ChatRequest, Usage
 from whileai.providers.recorded import request_key
+from whileai.spec.roles import ResolvedRole
 
 R = TypeVar("R")
 
@@ -45,7 +46,7 @@ _TABLES = (
 )
 
 
-def cache_key(role: Role, request: ChatRequest) -> str:
+def cache_key(role: ResolvedRole, request: ChatRequest) -> str:
     """Hash of provider, model, parameters and the exact first request with its repetition, in hexadecimal."""
     asked = [role.provider, role.name, sorted(role.params.items()), request_key(request)]
     return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -38,8 +38,10 @@ from whileai.errors import (
     UnusableVerdict,
 )
 from whileai.providers import capabilities
-from whileai.providers.protocol import ChatReply, ChatRequest, Role
+from whileai.providers.protocol import ChatReply, ChatRequest
 from whileai.providers.recorded import record, request_key
+from whileai.simulations import defaults
+from whileai.spec.roles import ResolvedRole
 
 V = TypeVar("V")
 
@@ -91,12 +93,12 @@ class ModelCaller:
 
     def __init__(
         self,
-        models: Sequence[Role],
+        models: Sequence[ResolvedRole],
         *,
         name: str = "",
         policy: RetryPolicy | None = None,
-        request_s: float = 60.0,
-        group_s: float = 240.0,
+        request_s: float = defaults.TIMEOUT_REQUEST_S,
+        group_s: float = defaults.TIMEOUT_GROUP_S,
         calls: int | None = None,
         usd: float | None = None,
         cache: Path | None = None,

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from whileai.errors import ConfigError
-from whileai.providers.keys import VENDORS
-from whileai.providers.protocol import ChatRequest, Role, Usage
+from whileai.providers.keys import OWN_URLS
+from whileai.providers.protocol import ChatRequest, Usage
+from whileai.spec.roles import ResolvedRole
 
 Pricing = Callable[[Usage], float | None]
 """US dollars of a reply with this usage; None if they cannot be known."""
@@ -46,7 +47,7 @@ class Cost:
         return f"{known}{self.unknown} requests of unknown price"
 
 
-def pricing_of(role: Role, prices: Mapping[str, float] | None) -> Pricing | None:
+def pricing_of(role: ResolvedRole) -> Pricing | None:
     """How this role's replies are priced: by its own prices, else by the `genai-prices` package where installed.
 
     Returns:
@@ -57,8 +58,8 @@ def pricing_of(role: Role, prices: Mapping[str, float] | None) -> Pricing | None
     """
     if role.provider == "recorded":
         return lambda usage: 0.0
-    if prices:
-        return _by_table(role, prices)
+    if role.prices:
+        return _by_table(role, role.prices)
     return _by_package(role)
 
 
@@ -69,7 +70,7 @@ def estimate_usd(request: ChatRequest, pricing: Pricing, max_tokens: int | None)
     return pricing(Usage(input=int(characters / CHARACTERS_PER_TOKEN), output=tokens))
 
 
-def _by_table(role: Role, prices: Mapping[str, float]) -> Pricing:
+def _by_table(role: ResolvedRole, prices: Mapping[str, float]) -> Pricing:
     name = f"{role.provider}:{role.name}"
     for key, value in prices.items():
         if key not in PRICE_KEYS:
@@ -92,12 +93,12 @@ def _by_table(role: Role, prices: Mapping[str, float]) -> Pricing:
     return price
 
 
-def _by_package(role: Role) -> Pricing | None:
+def _by_package(role: ResolvedRole) -> Pricing | None:
     try:
         import genai_prices  # an extra: whileai-graders[prices]
     except ImportError:
         return None
-    url = role.base_url or VENDORS.get(role.provider, (None,))[0]
+    url = role.base_url or OWN_URLS.get(role.provider)
     where: dict[str, Any] = {"provider_api_url": url} if url else {"provider_id": role.provider}
 
     def price(usage: Usage) -> float | None:

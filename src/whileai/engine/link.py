@@ -8,7 +8,8 @@ from whileai.engine.budget import Budget
 from whileai.engine.cost import Cost, estimate_usd, pricing_of
 from whileai.errors import ConfigError
 from whileai.providers import make_provider
-from whileai.providers.protocol import ChatRequest, Role, Usage
+from whileai.providers.protocol import ChatRequest, Usage
+from whileai.spec.roles import ResolvedRole
 
 
 class Link:
@@ -19,13 +20,13 @@ class Link:
             has no price to count with.
     """
 
-    def __init__(self, role: Role, *, request_s: float, budget: Budget) -> None:
+    def __init__(self, role: ResolvedRole, *, request_s: float, budget: Budget) -> None:
         self.role = role
-        self.label = f"{role.provider}:{role.name}"
+        self.label = f"{role.role}={role}" if role.role else str(role)
         self.provider = make_provider(role)
         self.request_s = request_s
         self._budget = budget
-        self._pricing = pricing_of(role, role.prices)
+        self._pricing = pricing_of(role)
         if budget.usd is not None and self._pricing is None:
             raise ConfigError(
                 f"a budget in US dollars cannot be kept: the price of {self.label} is unknown. Give its role prices "

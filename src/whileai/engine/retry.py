@@ -24,6 +24,7 @@ from tenacity.wait import wait_exception
 from whileai.engine.deadline import Deadline
 from whileai.errors import TransportError, UnusableVerdict
 from whileai.providers.protocol import ChatReply, ChatRequest
+from whileai.simulations import defaults
 
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
@@ -45,8 +46,8 @@ class RetryPolicy:
         repairs: replies at most that are sent back with what is wrong with them.
     """
 
-    attempts: int = 4
-    repairs: int = 2
+    attempts: int = defaults.RETRY_ATTEMPTS
+    repairs: int = defaults.RETRY_REPAIRS
 
     @property
     def rate_limited(self) -> int:

@@ -3,7 +3,7 @@
 A provider of your own implements `Provider` and is registered by the entry point group `whileai.providers`.
 """
 
-from whileai.providers.protocol import ChatReply, ChatRequest, Finish, Provider, Role, Turn, Usage
+from whileai.providers.protocol import ChatReply, ChatRequest, Finish, Provider, Turn, Usage
 from whileai.providers.registry import make_provider
 
-__all__ = ["ChatReply", "ChatRequest", "Finish", "Provider", "Role", "Turn", "Usage", "make_provider"]
+__all__ = ["ChatReply", "ChatRequest", "Finish", "Provider", "Turn", "Usage", "make_provider"]

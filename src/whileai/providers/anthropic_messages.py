@@ -8,11 +8,13 @@ from urllib.parse import urlsplit
 
 from whileai.providers import capabilities, keys, statuses
 from whileai.providers.clients import PerLoop
-from whileai.providers.protocol import ChatReply, ChatRequest, Finish, ParameterType, Role, Usage
+from whileai.providers.protocol import ChatReply, ChatRequest, Finish, ParameterType, Usage
 from whileai.providers.schemas import anthropic_schema, schema_instruction
 
 if TYPE_CHECKING:
     import anthropic
+
+    from whileai.spec.roles import ResolvedRole
 
 DEFAULT_MAX_TOKENS = 16_000
 """The wire wants a cap. This is room for thinking and a verdict, and below what the SDK only does by
@@ -44,7 +46,7 @@ class AnthropicMessages:
     }
     default_max_tokens: ClassVar[int | None] = DEFAULT_MAX_TOKENS
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: ResolvedRole) -> None:
         self._role = role
         self._url = keys.base_url("anthropic", role.base_url)
         self._key_variable = keys.key_variable("anthropic", self._url, role.api_key_env)

@@ -11,14 +11,13 @@ import os
 from urllib.parse import urlsplit
 
 from whileai.errors import ConfigError, RefusedRequest
+from whileai.spec.roles import KEY_PREFIX, VENDOR_HOSTS, VENDOR_KEYS
 
-KEY_PREFIX = "WHILEAI_KEY_"
-
-VENDORS = {
-    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "anthropic": ("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+OWN_URLS = {
+    "openai": f"https://{VENDOR_HOSTS['openai']}/v1",
+    "anthropic": f"https://{VENDOR_HOSTS['anthropic']}",
 }
-"""Each vendor's own base_url and key variable."""
+"""Each vendor's own base_url."""
 
 _SHORTEST_SECRET = 8
 _read: dict[str, str] = {}
@@ -31,9 +30,9 @@ def base_url(provider: str, given: str | None) -> str:
         ConfigError: not an http(s) URL, or one that carries a user, a password or a query.
     """
     if given is None:
-        if provider not in VENDORS:
+        if provider not in OWN_URLS:
             raise ConfigError(f"provider {provider!r} has no host of its own: the role needs a base_url")
-        return VENDORS[provider][0]
+        return OWN_URLS[provider]
     parts = urlsplit(given)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"base_url {given!r} is not an http or https URL, such as http://127.0.0.1:8000/v1")
@@ -47,11 +46,9 @@ def base_url(provider: str, given: str | None) -> str:
 
 def is_vendors_own(provider: str, url: str) -> bool:
     """Whether the URL is at the vendor's own host (regional subdomains included), over https."""
-    if provider not in VENDORS:
-        return False
-    parts, own = urlsplit(url), urlsplit(VENDORS[provider][0]).hostname or ""
+    own, parts = VENDOR_HOSTS.get(provider), urlsplit(url)
     host = parts.hostname or ""
-    return parts.scheme == "https" and (host == own or host.endswith(f".{own}"))
+    return own is not None and parts.scheme == "https" and (host == own or host.endswith(f".{own}"))
 
 
 def key_variable(provider: str, url: str, given: str | None) -> str | None:
@@ -60,7 +57,7 @@ def key_variable(provider: str, url: str, given: str | None) -> str | None:
     Raises:
         ConfigError: the given variable may not be sent to this host.
     """
-    own = VENDORS[provider][1] if is_vendors_own(provider, url) else None
+    own = VENDOR_KEYS[VENDOR_HOSTS[provider]] if is_vendors_own(provider, url) else None
     if given is None or given == own or given.startswith(KEY_PREFIX):
         return given or own
     raise ConfigError(

@@ -10,11 +10,13 @@ from urllib.parse import urlsplit
 
 from whileai.providers import capabilities, keys, statuses
 from whileai.providers.clients import PerLoop
-from whileai.providers.protocol import ChatReply, ChatRequest, Finish, ParameterType, Role, Usage
+from whileai.providers.protocol import ChatReply, ChatRequest, Finish, ParameterType, Usage
 from whileai.providers.schemas import openai_schema, schema_instruction
 
 if TYPE_CHECKING:
     import openai
+
+    from whileai.spec.roles import ResolvedRole
 
 _FORMAT = ("json_schema", "json_object", "prompt")
 _CAP = ("max_completion_tokens", "max_tokens")
@@ -47,7 +49,7 @@ class OpenAIChat:
     }
     default_max_tokens: ClassVar[int | None] = None
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: ResolvedRole) -> None:
         self._role = role
         self._url = keys.base_url("openai", role.base_url)
         self._key_variable = keys.key_variable("openai", self._url, role.api_key_env)

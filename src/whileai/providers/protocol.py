@@ -25,23 +25,6 @@ Finish = Literal["stop", "length", "context", "refusal", "content_filter", "tool
 ParameterType = type | tuple[type, ...]
 
 
-class Role(Protocol):
-    """What a provider needs to know of a resolved role."""
-
-    @property
-    def provider(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def base_url(self) -> str | None: ...
-    @property
-    def api_key_env(self) -> str | None: ...
-    @property
-    def params(self) -> Mapping[str, Any]: ...
-    @property
-    def prices(self) -> Mapping[str, float] | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One request, in no vendor's form.

@@ -12,11 +12,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from whileai.errors import ConfigError, RecordingMissing
 from whileai.providers.keys import redact
-from whileai.providers.protocol import ChatReply, ChatRequest, ParameterType, Role, Usage
+from whileai.providers.protocol import ChatReply, ChatRequest, ParameterType, Usage
+
+if TYPE_CHECKING:
+    from whileai.spec.roles import ResolvedRole
 
 
 class Recorded:
@@ -25,7 +28,7 @@ class Recorded:
     parameters: ClassVar[Mapping[str, ParameterType]] = {}
     default_max_tokens: ClassVar[int | None] = None
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: ResolvedRole) -> None:
         if not role.name:
             raise ConfigError("recorded: needs a file, as in recorded:my_judge.recorded.jsonl")
         self._path = Path(role.name)

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whileai.errors import ConfigError
-from whileai.providers.protocol import ParameterType, Provider, Role
+from whileai.providers.protocol import ParameterType, Provider
+
+if TYPE_CHECKING:
+    from whileai.spec.roles import ResolvedRole
 
 GROUP = "whileai.providers"
 """The entry point group: `gemini = "my_package.gemini:Gemini"` makes `gemini:` a provider."""
@@ -22,7 +25,7 @@ BUILT_IN = {
 }
 
 
-def make_provider(role: Role) -> Provider:
+def make_provider(role: ResolvedRole) -> Provider:
     """The provider for a resolved role. Nothing is imported of an SDK and nothing is sent before the first
     request.
 

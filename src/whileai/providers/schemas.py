@@ -24,7 +24,7 @@ ANTHROPIC_UNSUPPORTED = _COMPOSITION | {
 
 _ANNOTATIONS = frozenset(("$schema", "$id", "$comment", "examples"))
 _SCHEMA_MAPS = ("properties", "$defs", "definitions")
-_SCHEMA_LISTS = ("anyOf", "oneOf", "prefixItems")
+_SCHEMA_LISTS = ("anyOf", "prefixItems")
 _SCHEMAS = ("items", "additionalItems")
 
 
@@ -58,6 +58,8 @@ def _reduce(schema: Any, unsupported: frozenset[str]) -> dict[str, Any] | None:
     if not isinstance(schema, Mapping):
         return None  # true and false are schemas too, and neither vendor takes them
     kept = {key: value for key, value in schema.items() if key not in unsupported | _ANNOTATIONS}
+    if "oneOf" in kept:  # weaker, and what both vendors take
+        kept["anyOf"] = [*kept.get("anyOf", ()), *kept.pop("oneOf")]
     for key in _SCHEMA_MAPS:
         if key in kept:
             parts = {name: _reduce(part, unsupported) for name, part in kept[key].items()}
