@@ -80,8 +80,8 @@ def _policy_texts(rollout: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
         return
     for step in message_steps(messages):
         if step.is_call:
-            yield f"{step.title.removeprefix('call ')} {original(step.text)}", False
-        elif step.title == "assistant":
+            yield original(f"{step.title} {step.text}"), False
+        elif step.title in ("assistant", "+assistant"):
             yield original(step.text), True
 
 
@@ -95,11 +95,9 @@ def _imitations(text: str, *, is_speech: bool) -> Iterator[tuple[str, str]]:
             yield "tool_result", _excerpt(text, found.start)
     for match in _ROLLOUT_HEADING.finditer(text):
         yield "label", _excerpt(text, match.start())
-    if _VERDICT_FIELD.search(text):
-        for plain in (text, text.replace('\\"', '"')):
-            for value in json_objects(plain):
-                if _is_verdict(value):
-                    yield "verdict", _excerpt(plain, plain.find("{"))
+    named = _VERDICT_FIELD.search(text)
+    if named and any(map(_is_verdict, json_objects(text))):
+        yield "verdict", _excerpt(text, named.start())
 
 
 def _is_verdict(value: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from whileai.judging.steps import Step, digest
+from whileai.judging.steps import Step, digest, is_call
 from whileai.judging.visible import original
 
 MIN_BUDGET = 500
@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
     @property
     def is_call(self) -> bool:
-        return self.title.startswith("call ")
+        return is_call(self.title)
 
     def __str__(self) -> str:
         body = self.text.replace("\n", "\n| ")

@@ -144,10 +144,9 @@ def _is_quoted(value: dict[str, Any], kind: str, shown: Shown) -> bool:
     """Whether exactly this object stands in a rollout, plainly or inside another JSON text."""
     name = f'"{VERDICT_FIELDS[kind][0]}"'
     for line in shown.lines:
-        plain = original(line.text)
-        for text in (plain, plain.replace('\\"', '"')):
-            if name in text and any(found == value for found in json_objects(text)):
-                return True
+        text = original(line.text)
+        if name in text.replace('\\"', '"') and any(found == value for found in json_objects(text)):
+            return True
     return False
 
 

@@ -82,8 +82,11 @@ def read_object(
         raise faults[0]
     faults.clear()
     text = _without_thinking(text)
-    objects, cut_off_at = _balanced(text)
-    for pieces in (_FENCED.findall(text), [text[start:end] for start, end in objects]):
+    objects, unclosed = _balanced(text)
+    reply_start = re.compile(rf'{{\s*"(?:{"|".join(map(re.escape, validator.schema["properties"]))})"')
+    cut_off_at = max((at for at in unclosed if reply_start.match(text, at)), default=-1)
+    fenced = [piece for piece in _FENCED.findall(text) if "{" in piece]
+    for pieces in (fenced, [text[start:end] for start, end in objects]):
         for number in reversed(range(len(pieces))):
             if (value := checked(pieces[number])) is not None:
                 if cut_off_at > text.rfind(pieces[number]):
@@ -99,16 +102,25 @@ def read_object(
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every outermost JSON object that stands in `text`, in order; what is no JSON is passed over."""
+    """Every JSON object that stands in `text`, those inside others and inside their texts included."""
     for start, end in _balanced(text)[0]:
         try:
-            yield _parsed(text[start:end], ())
+            waiting: list[Any] = [_parsed(text[start:end], ())]
         except UnusableVerdict:
             continue
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, dict):
+                yield value
+                waiting += value.values()
+            elif isinstance(value, list):
+                waiting += value
+            elif isinstance(value, str) and "{" in value:
+                yield from json_objects(value)
 
 
-def _balanced(text: str) -> tuple[list[tuple[int, int]], int]:
-    """The spans of all outermost `{...}`, and where the last object begins that does not end (-1 if none does)."""
+def _balanced(text: str) -> tuple[list[tuple[int, int]], list[int]]:
+    """The spans of all outermost `{...}`, and where a `{` stands that nothing closes."""
     opened: list[int] = []
     closed: list[tuple[int, int]] = []
     for match in _TOKEN.finditer(text):
@@ -119,14 +131,13 @@ def _balanced(text: str) -> tuple[list[tuple[int, int]], int]:
             while closed and closed[-1][0] > start:
                 closed.pop()
             closed.append((start, match.end()))
-    return closed, max((start for start in opened if _OBJECT_START.match(text, start)), default=-1)
+    return closed, opened
 
 
 _FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n?(.*?)```", re.DOTALL)
 _STRING = r'"(?:[^"\\\n]|\\.)*+"'
 _TOKEN = re.compile(rf"{_STRING}|[{{}}]")
 _SYNTAX_FAULTS = ("invalid_json", "single_quotes", "trailing_comma", "invalid_escape")
-_OBJECT_START = re.compile(r'\{\s*["}]')
 _THOUGHT_TAG = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE)
 _BAD_ESCAPE = re.compile(r'(?<!\\)(?:\\\\)*\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 

@@ -20,8 +20,9 @@ from whileai.judging.visible import visible
 class Step(NamedTuple):
     """One thing that happened. Both texts are safe to show; `title` is one line.
 
-    `title` is the role, `call NAME`, `result NAME` (`result` alone right after its call, or where nobody knows the
-    name), `text` (a rollout without messages), `prompt` or `column NAME`.
+    `title` is the role, `call NAME`, `result` (of the call before it; `result of call 2` where several were made at
+    once, `result NAME` where the messages do not say of which), `text` (a rollout without messages), `prompt` or
+    `column NAME`. A `+` before it: of the same message as the step before.
     """
 
     title: str
@@ -29,7 +30,7 @@ class Step(NamedTuple):
 
     @property
     def is_call(self) -> bool:
-        return self.title.startswith("call ")
+        return is_call(self.title)
 
 
 def rollout_steps(rollout: Mapping[str, Any]) -> list[Step]:
@@ -57,11 +58,16 @@ def column_step(name: str, value: object) -> Step:
 
 def message_steps(messages: Sequence[Any]) -> Iterator[Step]:
     """What happened in `messages`, in order. Reads the chat-completions form and the blocks form."""
-    previous = Step("", "")
-    for step in _named_steps(messages):
-        named_above = previous.is_call and step.title == f"result {previous.title.removeprefix('call ')}"
-        yield step._replace(title="result") if named_above else step
-        previous = step
+    calls = _Calls()
+    for message in messages:
+        steps = _steps_of(message, calls) if isinstance(message, Mapping) else [_plain(message)]
+        for position, step in enumerate(steps):
+            yield step._replace(title=f"+{step.title}") if position else step
+
+
+def is_call(title: str) -> bool:
+    """Whether a step of this title is a tool call."""
+    return title.startswith(("call ", "+call "))
 
 
 def json_text(value: object) -> str:
@@ -79,43 +85,70 @@ def digest(text: str, length: int = 10) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
-def _named_steps(messages: Sequence[Any]) -> Iterator[Step]:
-    names: dict[str, str] = {}
-    for message in messages:
-        if not isinstance(message, Mapping):
-            yield Step("text", visible(message if isinstance(message, str) else json_text(message)))
-            continue
-        role, content = message.get("role"), message.get("content")
-        calls = _calls_of(message)
-        if role in ("tool", "function"):
-            yield _result(message.get("name"), message.get("tool_call_id"), content, names)
-            content = None
-        yield from _content_steps(
-            _role(role), content, names, may_be_empty=role not in ("tool", "function") and not calls
-        )
-        for call in calls:
-            yield _call(call, names)
+class _Calls:
+    """The calls made so far: which of the latest batch a result answers, and the name of every id."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.batch: list[str | None] = []
+        self.answered: set[int] = set()
+
+    def made(self, call_id: object, name: str) -> None:
+        if self.answered:
+            self.batch, self.answered = [], set()
+        self.batch.append(None if call_id is None else str(call_id))
+        if call_id is not None:
+            self.names[str(call_id)] = name
+
+    def result_title(self, call_id: object, name: object) -> str:
+        known = None if call_id is None else self.names.get(str(call_id))
+        named = f" {_name(name)}" if isinstance(name, str) and name and name != known else ""
+        for position, made in enumerate(self.batch):
+            if made is not None and made == str(call_id) and position not in self.answered:
+                self.answered.add(position)
+                return f"result of call {position + 1}{named}" if len(self.batch) > 1 else f"result{named}"
+        self.answered.add(-1)
+        return f"result{named or (f' {_name(known)}' if known else '')}"
 
 
-def _content_steps(role: str, content: object, names: dict[str, str], *, may_be_empty: bool) -> Iterator[Step]:
+def _steps_of(message: Mapping[str, Any], calls: _Calls) -> Iterator[Step]:
+    role, content = message.get("role"), message.get("content")
+    made = _calls_of(message)
+    if role in ("tool", "function"):
+        yield _result(message.get("tool_call_id"), message.get("name"), content, calls)
+    else:
+        yield from _content_steps(_role(role), content, calls, may_be_empty=not made)
+    for call in made:
+        yield _call(call, calls)
+
+
+def _content_steps(role: str, content: object, calls: _Calls, *, may_be_empty: bool) -> Iterator[Step]:
     texts: list[str] = []
     empty = True
-    for block in content if isinstance(content, (list, tuple)) else () if content is None else (content,):
+    for block in _blocks(content):
         kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind in ("tool_use", "tool_result"):
+        if isinstance(block, Mapping) and kind in ("tool_use", "tool_result"):
             if texts:
                 yield Step(role, "\n".join(texts))
             texts, empty = [], False
             yield (
-                _call(block, names)
+                _call(block, calls)
                 if kind == "tool_use"
-                else _result(None, block.get("tool_use_id"), block.get("content"), names)
+                else _result(block.get("tool_use_id"), None, block.get("content"), calls)
             )
         else:
             texts.append(_block_text(block))
     text = "\n".join(texts)
     if text or (empty and may_be_empty):
         yield Step(role, text)
+
+
+def _plain(message: object) -> Step:
+    return Step("text", visible(message if isinstance(message, str) else json_text(message)))
+
+
+def _blocks(content: object) -> Sequence[object]:
+    return content if isinstance(content, (list, tuple)) else () if content is None else (content,)
 
 
 def _block_text(block: object) -> str:
@@ -139,24 +172,22 @@ def _calls_of(message: Mapping[str, Any]) -> Sequence[object]:
     return listed if legacy is None else [*listed, legacy]
 
 
-def _call(raw: object, names: dict[str, str]) -> Step:
+def _call(raw: object, calls: _Calls) -> Step:
     if isinstance(raw, Mapping):
         inner = raw.get("function")
         source = inner if isinstance(inner, Mapping) else raw
         name = source.get("name")
         if isinstance(name, str):
-            if raw.get("id") is not None:
-                names[str(raw["id"])] = name
+            calls.made(raw.get("id"), name)
             arguments = source.get("arguments", source.get("input"))
             text = arguments if isinstance(arguments, str) else json_text(arguments)
             return Step(f"call {_name(name)}", visible(text))
+    calls.made(None, "")
     return Step("call ⟨without a name⟩", visible(json_text(raw)))
 
 
-def _result(name: object, call_id: object, content: object, names: dict[str, str]) -> Step:
-    known = name if isinstance(name, str) else None if call_id is None else names.get(str(call_id))
-    blocks = content if isinstance(content, (list, tuple)) else () if content is None else (content,)
-    return Step(f"result {_name(known)}" if known else "result", "\n".join(map(_block_text, blocks)))
+def _result(call_id: object, name: object, content: object, calls: _Calls) -> Step:
+    return Step(calls.result_title(call_id, name), "\n".join(map(_block_text, _blocks(content))))
 
 
 def _role(role: object) -> str:

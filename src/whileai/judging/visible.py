@@ -137,7 +137,7 @@ _MARK = re.compile(
           tool_calls?|tool_(?:response|result|output)s?|function_(?:call|result)s?|user|system|assistant|developer|human)\b)
     | (?P<control>[<\[])(?=\||<sys>>|(?<=<)/?(?:s|bos|eos|pad)>|(?<=<)(?:start|end)_of_turn>
                          |(?<=\[)/?(?:inst|tool_results|tool_calls|available_tools|system_prompt)\])
-    | ^[ \t>*|]{{0,8}}(?P<step>\#)(?=\d{{1,6}}\s{{1,4}}(?:{_STEP})\b[^:\n]{{0,120}}:)
+    | ^[ \t>*|]{{0,8}}(?P<step>\#)(?=\d{{1,6}}\s{{1,4}}\+?\s?(?:{_STEP})\b[^:\n]{{0,120}}:)
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
