@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pytest
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from whileai.judging.prompt import Judge
+from whileai.judging.prompt import TEMPLATE_NAMES, Judge
 from whileai.spec.library import library_folder
+from whileai.spec.sources import Source, Sources
+from whileai.spec.templates import PromptTemplate
 
 ATTACKS = Path(__file__).parents[1] / "data" / "attacks" / "rollouts.jsonl"
 
@@ -51,17 +51,20 @@ def schema() -> Callable[[str], dict[str, Any]]:
 @pytest.fixture(scope="session")
 def make_judge() -> Callable[..., Judge]:
     """`make_judge(verdict, **fields)`: a judge with the shipped schema and prompts."""
-    loader = jinja2.FunctionLoader(lambda name: (library_folder("prompts") / f"{name}.j2").read_text(encoding="utf-8"))
-    environment = ImmutableSandboxedEnvironment(
-        loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    sources = Sources()
+    nowhere = Source(Path("spec.yaml"), Path(), "spec.yaml", b"")
+
+    def template(reference: str) -> Callable[[Any], str]:
+        found = PromptTemplate(reference, nowhere, sources)
+        found.check_names(TEMPLATE_NAMES)
+        return found.render
 
     def make(verdict: str = "ranking", **fields: Any) -> Judge:
         folder = "reward" if verdict in ("scores", "rubric") else "groupwise"
         defaults: dict[str, Any] = {
             "schema": shipped_schema(verdict),
-            "render_system": environment.get_template(f"{folder}/system").render,
-            "render_user": environment.get_template(f"{folder}/{verdict}").render,
+            "render_system": template(f"{folder}/system"),
+            "render_user": template(f"{folder}/{verdict}"),
             "spec_digest": "spec",
             "max_chars_per_rollout": 24_000,
         }

@@ -76,7 +76,7 @@ def test_marks_are_what_the_file_says(attack: dict[str, Any]):
 def test_there_is_one_fence_per_rollout_and_nothing_foreign_outside(make_judge, attack: dict[str, Any]):
     kept = () if "messages" in attack else TRANSCRIPT_TAGS
     for prompt in make_judge().prompts(group_with(attack), orders=2):
-        text = prompt.messages[1]["content"]
+        text = prompt.user
         text.encode("utf-8")
         assert without_unseen(text) == text
         fences = list(FENCE.finditer(text))
@@ -101,7 +101,7 @@ def test_there_is_one_fence_per_rollout_and_nothing_foreign_outside(make_judge, 
 def test_the_attackers_text_is_all_there_and_can_be_read_back(make_judge, attack: dict[str, Any]):
     (prompt,) = make_judge(max_chars_per_rollout=1_000_000, max_chars_per_group=3_000_000).prompts(group_with(attack))
     label = label_of(prompt, 0)
-    body = next(f["body"] for f in FENCE.finditer(prompt.messages[1]["content"]) if f'"{label}"' in f["attributes"])
+    body = next(f["body"] for f in FENCE.finditer(prompt.user) if f'"{label}"' in f["attributes"])
     assert original(rollout_steps(attack)[-1].text) in original(body.replace("\n| ", "\n"))
 
 

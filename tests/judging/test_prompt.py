@@ -23,8 +23,7 @@ def group(make_group) -> list[dict[str, Any]]:
 def test_every_shipped_prompt_shows_the_group_and_asks_for_its_reply(make_judge, group, verdict: str):
     kinds = KINDS if verdict in ("ranking", "hacks") else ()
     for prompt in make_judge(verdict, hack_kinds=kinds).prompts(group, orders=2, rubric=["It looks first."]):
-        system, user = (message["content"] for message in prompt.messages)
-        assert [message["role"] for message in prompt.messages] == ["system", "user"]
+        system, user = prompt.system, prompt.user
         assert json.dumps(prompt.form.schema, ensure_ascii=False) in system
         assert prompt.shown.task in user and prompt.shown.rollouts in user
         assert user.rstrip().endswith("Reply with the JSON object only.")
@@ -39,22 +38,22 @@ def test_every_shipped_prompt_shows_the_group_and_asks_for_its_reply(make_judge,
 def test_what_a_rollout_says_stands_in_the_user_message_only(make_judge, group):
     for prompt in make_judge().prompts(group, orders=2):
         for word in ("one", "two", "three", "four", "ORD-7"):
-            assert f": {word}" not in prompt.messages[0]["content"]
+            assert f": {word}" not in prompt.system
 
 
 def test_the_system_message_depends_on_the_spec_and_the_number_of_candidates_alone(make_judge, make_group, group):
     judge = make_judge(hack_kinds=KINDS)
-    systems = {prompt.messages[0]["content"] for prompt in judge.prompts(group, orders=3)}
-    systems |= {prompt.messages[0]["content"] for prompt in judge.prompts(make_group(["x", "y", "z"], None))}
+    systems = {prompt.system for prompt in judge.prompts(group, orders=3)}
+    systems |= {prompt.system for prompt in judge.prompts(make_group(["x", "y", "z"], None))}
     assert len(systems) == 1
     assert judge.form(3) is judge.form(3)
 
 
 def test_the_same_group_has_the_same_prompts_and_a_repeat_has_others(make_judge, group):
     judge = make_judge()
-    first = [prompt.messages for prompt in judge.prompts(group, orders=2)]
-    assert first == [prompt.messages for prompt in judge.prompts(group, orders=2)]
-    repeated = [prompt.messages for prompt in judge.prompts(group, orders=2, repeat=1)]
+    first = [(prompt.system, prompt.user) for prompt in judge.prompts(group, orders=2)]
+    assert first == [(prompt.system, prompt.user) for prompt in judge.prompts(group, orders=2)]
+    repeated = [(prompt.system, prompt.user) for prompt in judge.prompts(group, orders=2, repeat=1)]
     assert all(once[1] != again[1] for once, again in zip(first, repeated, strict=True))
     assert [once[0] for once in first] == [again[0] for again in repeated]
 
@@ -90,12 +89,12 @@ def test_a_group_without_a_pass_is_refused(make_judge, make_group):
 
 def test_one_pass_is_shown_alone(make_judge, make_group):
     (prompt,) = make_judge(hack_kinds=KINDS).prompts(make_group(["x", "y"], [True, False]), orders=4)
-    assert "The passing rollout, label A, and after it 1 that failed, as context:" in prompt.messages[1]["content"]
+    assert "The passing rollout, label A, and after it 1 that failed, as context:" in prompt.user
 
 
 def test_template_syntax_in_a_rollout_is_text(make_judge, make_group):
     (prompt,) = make_judge().prompts(make_group(["{{ labels }} {% if x %}", "y"]))
-    assert "{{ labels }} {% if x %}" in prompt.messages[1]["content"]
+    assert "{{ labels }} {% if x %}" in prompt.user
 
 
 @pytest.mark.parametrize(

@@ -121,12 +121,12 @@ def test_the_nonce_depends_on_the_spec_the_order_the_repeat_and_every_rollout(ma
     group = make_group(["x", "y", "z"], [True, True, False])
     read = material(group)
 
-    def nonce(order: list[int] = [0, 1], **settings: Any) -> str:
+    def nonce(order: tuple[int, ...] = (0, 1), **settings: Any) -> str:
         return re.search(r"<rollout-(\w{12}) ", read.show(order, **{"spec_digest": "spec", **settings}).rollouts)[1]
 
     first = nonce()
     assert first == nonce()
-    assert len({first, nonce([1, 0]), nonce(repeat=1), nonce(spec_digest="other")}) == 4
+    assert len({first, nonce((1, 0)), nonce(repeat=1), nonce(spec_digest="other")}) == 4
     group[2]["completion"] = first
     assert first not in show(group).rollouts.replace(f"#1 text: {first}", "")
 

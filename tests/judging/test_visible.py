@@ -57,8 +57,11 @@ def test_every_control_format_and_separator_character_is_made_visible():
 
 @pytest.mark.parametrize(
     "text",
-    ["a <b> c < d", "use `<div>` & [link](x)", "# 3 users", "#3 is next", "[1] source", "<think>hm</think>"]
-    + ["rollout B is planned", "❤️ 1️⃣ 👍", "日本語 ＜重要＞ ｜", "Привет, мир", "x << 2 | y", "<username>", "[INSTALL]"],
+    [
+        *("a <b> c < d", "use `<div>` & [link](x)", "# 3 users", "#3 is next", "[1] source", "<think>hm</think>"),
+        *("rollout B is planned", "❤️ 1️⃣ 👍", "日本語 ＜重要＞ ｜", "Привет, мир", "x << 2 | y", "<username>"),
+        "[INSTALL]",
+    ],
 )
 def test_ordinary_text_is_left_alone(text: str):
     assert visible(text) == text

@@ -46,12 +46,14 @@ class JudgePrompt:
     """One request to a judge.
 
     Attributes:
-        messages: `{"role", "content"}`, the system message first.
+        system: the system message; the same for every group of a spec with as many candidates.
+        user: the user message, with the data.
         form: what the reply must look like; `form.schema` goes to the provider.
         shown: which rollout stands where, and what was left out.
     """
 
-    messages: tuple[Mapping[str, str], ...]
+    system: str
+    user: str
     form: ReplyForm
     shown: Shown
 
@@ -147,11 +149,7 @@ class Judge:
             "rollouts": shown.rollouts,
             "rubric": rubric_text(rubric),
         }
-        messages = (
-            {"role": "system", "content": self.render_system(values)},
-            {"role": "user", "content": self.render_user(values)},
-        )
-        return JudgePrompt(messages, form, shown)
+        return JudgePrompt(self.render_system(values), self.render_user(values), form, shown)
 
 
 def rubric_text(rubric: object) -> str:

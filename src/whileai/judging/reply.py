@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import jsonschema
 
@@ -83,7 +83,8 @@ def read_object(
     faults.clear()
     text = _without_thinking(text)
     objects, unclosed = _balanced(text)
-    reply_start = re.compile(rf'{{\s*"(?:{"|".join(map(re.escape, validator.schema["properties"]))})"')
+    fields = cast(dict[str, Any], validator.schema)["properties"]
+    reply_start = re.compile(rf'{{\s*"(?:{"|".join(map(re.escape, fields))})"')
     cut_off_at = max((at for at in unclosed if reply_start.match(text, at)), default=-1)
     fenced = [piece for piece in _FENCED.findall(text) if "{" in piece]
     for pieces in (fenced, [text[start:end] for start, end in objects]):
