@@ -17,14 +17,23 @@ from whileai.checks.progress import terminal_progress
 from whileai.checks.spread import report_spread
 from whileai.core import knobs
 from whileai.core.batch import Batch
-from whileai.core.group import Group, RowGroup, groups_from_rows, rollout_from_row
+from whileai.core.group import GROUP_KEYS, Group, RowGroup, groups_from_rows, rollout_from_row
+from whileai.core.rollout import copy_json
 from whileai.core.shaping import GroupShape, plain, shape_by_product, shape_by_verdict
 from whileai.core.spread import SpreadReport
 from whileai.core.stats import Counters, GradingStats, Tally
 from whileai.core.verdict import Verdict, read_scores, read_verdict
+from whileai.engine.failures import FailureLog
 from whileai.engine.rubrics import RubricBook, Rubrics
 from whileai.engine.schedule import run_calls
-from whileai.errors import ConfigError, GraderFailure, SpreadError, UncheckedGraderError
+from whileai.errors import (
+    BatchError,
+    ConfigError,
+    GraderFailure,
+    SpreadError,
+    UncheckedGraderError,
+    kind_and_reason,
+)
 from whileai.simulations import defaults
 
 if TYPE_CHECKING:
@@ -34,10 +43,25 @@ logger = logging.getLogger("whileai")
 
 Grader = Callable[..., Any] | Callable[..., Awaitable[Any]]
 
+CHECK_DEPENDS_ON = (
+    "mode",
+    "floor",
+    "min_factor",
+    "hack_zero",
+    "pass_threshold",
+    "spread_min_std",
+    "spread_band",
+    "spread_cluster_share",
+)
+"""With the grader and the rubrics, what the outcome of `check_spread` depends on."""
+
 
 @dataclass(frozen=True, eq=False)
 class GroupwiseGrading:
-    """A grader with the method's knobs. Immutable: `dataclasses.replace` makes a variant with counters of its own.
+    """A grader with the method's knobs. Immutable: `dataclasses.replace` makes a variant.
+
+    A variant counts from zero. It takes over what the original knows at that moment, where that still holds: the
+    outcome of the last check if nothing that decides it is changed, the written rubrics if their writer stays.
 
     Args:
         grader: advantage mode: `grader(group)` returns a verdict (see `whileai.core.verdict`); reward mode:
@@ -83,24 +107,26 @@ class GroupwiseGrading:
     spread_cluster_share: float = defaults.SPREAD_CLUSTER_SHARE
     accept_unchecked: str | None = None
     _counters: Counters = field(init=False, repr=False)
-    _book: RubricBook = field(init=False, repr=False)
-    _memory: _Memory = field(init=False, repr=False)
+    _log: FailureLog = field(init=False, repr=False)
+    _known: _Known = field(default=None, repr=False)  # type: ignore[assignment]  # replace() hands the original's on
 
     def __post_init__(self) -> None:
         _validate(self)
         object.__setattr__(self, "_counters", Counters(self.mode, self.accept_unchecked))
-        object.__setattr__(self, "_book", RubricBook(self.rubrics))
-        object.__setattr__(self, "_memory", _Memory())
+        object.__setattr__(self, "_log", FailureLog())
+        object.__setattr__(self, "_known", _Known.by(self, self._known))
 
     def group(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
         """The shaped rewards of one group: rows with `reward` and `completion`, `messages` or `final_text`.
 
         Raises:
-            BatchError: a row that cannot be read. UncheckedGraderError: the grader's check failed.
+            BatchError: a row that cannot be read, or rows of several groups. UncheckedGraderError: the grader's
+            check failed.
         """
         self._require_usable()
         rollouts = [rollout_from_row(row, index, pass_threshold=self.pass_threshold) for index, row in enumerate(rows)]
-        return self._shape([_Task.of(rollouts)])[0].rewards
+        _refuse_several_groups(rows)
+        return self._shape([_Task.of(rollouts)])[0].rewards if rollouts else []
 
     def shape(
         self,
@@ -192,7 +218,7 @@ class GroupwiseGrading:
             band=self.spread_band,
             cluster_share=self.spread_cluster_share,
         )
-        self._memory.check = report.ok if report.enough else self._memory.check
+        self._known.check = report.ok if report.enough else self._known.check
         if strict and not report.ok:
             raise SpreadError(str(report), report)
         return report
@@ -211,8 +237,8 @@ class GroupwiseGrading:
         from whileai.trainers.trl import GroupwiseReward
 
         self._require_usable()
-        if self._memory.check is None and not self.accept_unchecked and not self._memory.warned:
-            self._memory.warned = True
+        if self._known.check is None and not self.accept_unchecked and not self._known.warned:
+            self._known.warned = True
             logger.warning(
                 "%s was never checked: run check_spread on graded rows before the GPU is spent, or pass "
                 "accept_unchecked='the reason'",
@@ -234,7 +260,7 @@ class GroupwiseGrading:
         )
 
     def _require_usable(self) -> None:
-        if self._memory.check is False and not self.accept_unchecked:
+        if self._known.check is False and not self.accept_unchecked:
             raise UncheckedGraderError(
                 f"{_name(self.grader)} failed its check (check_spread said no): training on it would spend the "
                 "grader's price for plain rewards. Change it and check again, or pass accept_unchecked='the reason'"
@@ -290,14 +316,14 @@ class GroupwiseGrading:
 
     def _by_product(self, tasks: Sequence[_Task], tally: Tally, progress: Progress) -> list[GroupShape]:
         end = None if self.deadline_s is None else time.monotonic() + self.deadline_s
-        groups = [task.rollouts() for task in tasks]
-        rubrics = self._book.rubrics_for(
-            [(task.task, group) for task, group in zip(tasks, groups, strict=True)],
+        rubrics = self._known.book.rubrics_for(
+            [(task.task, task.rollouts) for task in tasks],
             lambda writer, wanted: self._run(writer, wanted, end),
-            self.deadline_s,
+            end,
         )
+        groups = [task.rollouts() for task in tasks]
         calls = [
-            (number, index, groups[number][index], rubric)
+            (number, index, groups[number][index], copy_json(rubric))
             for number, (task, rubric) in enumerate(zip(tasks, rubrics, strict=True))
             if not isinstance(rubric, GraderFailure)
             for index in task.passes
@@ -343,36 +369,10 @@ class GroupwiseGrading:
         )
 
     def _count(self, tally: Tally, failures: Sequence[BaseException]) -> None:
-        """Add the batch to the counters, and make its failures heard: each kind once, an outage every time."""
         for failure in failures:
-            tally.fail(*_kind_and_reason(failure))
-        new = self._counters.add(tally)
-        if not failures:
-            return
-        first = {_kind_and_reason(failure)[0]: failure for failure in reversed(failures)}
-        if tally.grader_calls and len(failures) >= tally.grader_calls:
-            kind, reason = _kind_and_reason(failures[0])
-            logger.error(
-                "all %d grader calls of this batch failed and its groups keep their original rewards; first: %s: %s "
-                "(%d of this kind)",
-                tally.grader_calls,
-                kind,
-                reason,
-                tally.failures[kind],
-                exc_info=failures[0],
-            )
-            return
-        for kind in new:
-            if kind != "missing_rubric":
-                logger.warning(
-                    "a grader call failed and its group keeps its original rewards: %s: %s (logged once per kind; "
-                    "stats.failures counts them)",
-                    kind,
-                    tally.reasons[kind],
-                    exc_info=first[kind],
-                )
-        for reason in self._memory.unseen({str(f) for f in failures if _kind_and_reason(f)[0] == "missing_rubric"}):
-            logger.warning("%s; its passes keep their original rewards (logged once per task)", reason)
+            tally.fail(*kind_and_reason(failure))
+        new_kinds = self._counters.add(tally)
+        self._log.tell(failures, new_kinds, tally.grader_calls + tally.failures.get("rubric_failed", 0))
 
 
 Progress = Callable[[int, int], None] | None
@@ -394,7 +394,7 @@ class _Task(NamedTuple):
     def of(cls, rollouts: Group) -> _Task:
         passes = [rollout["index"] for rollout in rollouts if rollout["passed"]]
         task = rollouts[0].get("task_id") if rollouts else None
-        return cls([rollout["reward"] for rollout in rollouts], passes, task, lambda: rollouts)
+        return cls([rollout["reward"] for rollout in rollouts], passes, task, lambda: copy_json(rollouts))
 
     @classmethod
     def of_batch(cls, batch: Batch, number: int) -> _Task:
@@ -403,24 +403,36 @@ class _Task(NamedTuple):
         return cls(batch.rewards[start:stop], passes, batch.task(number), lambda: batch.group(number))
 
 
-class _Memory:
-    """What one object remembers about its grader: the last check, and what was already said."""
+class _Known:
+    """What one object knows about its grader: the outcome of the last check, and the rubrics."""
 
-    def __init__(self) -> None:
-        self.check: bool | None = None
-        self.warned = False
-        self._said: set[str] = set()
+    def __init__(self, book: RubricBook, basis: tuple[Any, ...], check: bool | None, warned: bool) -> None:
+        self.book, self.basis, self.check, self.warned = book, basis, check, warned
 
-    def unseen(self, reasons: set[str]) -> list[str]:
-        new = sorted(reasons - self._said)
-        self._said.update(new)
-        return new
+    @classmethod
+    def by(cls, grading: GroupwiseGrading, original: _Known | None) -> _Known:
+        """What a new object knows; `original` is what is known to the object that it is a variant of."""
+        basis = (grading.grader, grading.rubrics, *(getattr(grading, name) for name in CHECK_DEPENDS_ON))
+        if original is None:
+            return cls(RubricBook(grading.rubrics), basis, None, False)
+        written = original.book.written() if original.book.source is grading.rubrics else None
+        same = basis[0] is original.basis[0] and basis[1] is original.basis[1] and basis[2:] == original.basis[2:]
+        check, warned = (original.check, original.warned) if same else (None, False)
+        return cls(RubricBook(grading.rubrics, written), basis, check, warned)
 
 
-def _kind_and_reason(failure: BaseException) -> tuple[str, str]:
-    if isinstance(failure, GraderFailure):
-        return failure.kind, failure.reason
-    return "raised", f"{type(failure).__name__}: {failure}"
+def _refuse_several_groups(rows: Sequence[Mapping[str, Any]]) -> None:
+    first: dict[str, tuple[int, Any]] = {}
+    for number, row in enumerate(rows):
+        key = next((name for name in GROUP_KEYS if row.get(name) is not None), None)
+        if key is None or not isinstance(row[key], (str, int)):  # prompts that are messages are not compared
+            continue
+        before, value = first.setdefault(key, (number, row[key]))
+        if value != row[key]:
+            raise BatchError(
+                f"rows {before} and {number} are not of one group: their {key} is {value!r} and {row[key]!r}; "
+                "group() shapes the rows of one group, grade_rows() those of many"
+            )
 
 
 def _name(grader: Any) -> str:

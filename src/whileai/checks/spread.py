@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whileai.core.spread import SpreadReport, judge_spread
-from whileai.errors import GraderFailure
+from whileai.errors import kind_and_reason
 
 
 def report_spread(
@@ -29,8 +29,7 @@ def report_spread(
     """
     kinds: dict[str, tuple[int, str]] = {}
     for failure in (failure for group in failures for failure in group):
-        kind = failure.kind if isinstance(failure, GraderFailure) else "raised"
-        reason = str(failure) if isinstance(failure, GraderFailure) else f"{type(failure).__name__}: {failure}"
+        kind, reason = kind_and_reason(failure)
         count, first = kinds.get(kind, (0, reason))
         kinds[kind] = (count + 1, first)
     ungraded = sum(

@@ -51,12 +51,13 @@ class SpreadReport:
 
     @property
     def enough(self) -> bool:
-        """There were scores to judge by."""
-        return self.n > 0
+        """There was something to judge by: scores, or calls that failed."""
+        return self.n > 0 or self.failed > 0
 
     def __str__(self) -> str:
-        if not self.enough:
-            lines = ["spread check: no scores; it needs a group with two or more passes"]
+        if self.n == 0:
+            need = "" if self.failed else "; it needs a group with two or more passes"
+            lines = [f"spread check: no scores{need}"]
         else:
             lines = [
                 f"spread check: {self.n} grader scores over {self.groups} group(s), std {self.std:.3f}, "
