@@ -68,10 +68,15 @@ class SpreadReport:
         if self.ok:
             lines.append("spread: yes. The grader tells these passes apart.")
         elif self.enough:
+            remedy = (
+                "mend the calls that failed, then check again"
+                if self.failed > SPREAD_MAX_FAILURES * self.calls
+                else "rank the whole group in one call, ask for differences that passes can have, or choose tasks "
+                "where passes differ (several tool calls, something to verify)"
+            )
             lines.append(
                 f"spread: no. {'; '.join(self.problems)}. Training would then equal plain rewards at the grader's "
-                "price. What to change: rank the whole group in one call, ask for differences that passes can "
-                "have, or choose tasks where passes differ (several tool calls, something to verify)."
+                f"price. What to change: {remedy}."
             )
         else:
             lines.append(f"spread: not enough data. {'; '.join(self.problems)}.")

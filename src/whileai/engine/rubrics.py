@@ -19,7 +19,7 @@ from whileai.errors import BatchError, GraderFailure, kind_and_reason
 
 Rubrics = Mapping[Any, Any] | Callable[[Group], Any] | None
 
-Run = Callable[[Callable[[Callable[[], Group]], Any], Sequence[Callable[[], Group]]], Sequence[Any]]
+Run = Callable[[Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
 """Calls a function on each of some items, all at once, and gives results or exceptions."""
 
 
@@ -50,8 +50,10 @@ class RubricBook:
         if source is None:
             return [None] * len(tasks)
         for task, _ in tasks:
-            if not isinstance(task, Hashable):
-                raise BatchError(f"task_id={task!r}: rubrics are kept by task, so its id is text or a number")
+            try:
+                hash(task)
+            except TypeError:
+                raise BatchError(f"task_id={task!r}: rubrics are kept by task id: give text or a number") from None
         if isinstance(source, Mapping):
             return [self._look_up(source, task) for task, _ in tasks]
         futures: list[Future[Any]] = []
@@ -114,9 +116,11 @@ class RubricBook:
     def _look_up(source: Mapping[Any, Any], task: Any) -> Any:
         if task is None:
             return GraderFailure("missing_rubric", "the group has no task_id, so no rubric of the mapping is its own")
-        if task not in source:
-            return GraderFailure("missing_rubric", f"task {task!r} has no rubric")
-        return source[task]
+        if task in source:
+            return source[task]
+        other = str(task) if not isinstance(task, str) else int(task) if task.isdecimal() else None
+        hint = f"; the mapping has {other!r}" if other in source else ""
+        return GraderFailure("missing_rubric", f"task {task!r} has no rubric{hint}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RubricBook, (self.source, self.written())
