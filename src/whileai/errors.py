@@ -137,29 +137,6 @@ class DeadlineExceeded(GraderFailure, TimeoutError):
     """The batch's `deadline_s` was over before this call answered."""
 
 
-REASON_CHARS = 500
-"""Of a reason, as statistics, reports and logs keep it; the traceback has the rest."""
-
-
-def kind_and_reason(failure: BaseException) -> tuple[str, str]:
-    """What statistics count a failed call by, and why it failed: one line that can be printed anywhere.
-
-    Whatever a grader raises that has no kind of its own is of the kind "raised".
-    """
-    own = isinstance(failure, (GraderFailure, ProviderError))
-    try:
-        text = str(failure)
-    except Exception:  # noqa: BLE001 - a user's own exception, whose __str__ may be as broken as its grader
-        text = "(its message cannot be read)"
-    name = type(failure).__name__
-    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
-    reason = line if own else f"{name}: {line}" if line else name
-    return (
-        failure.kind if own else "raised",  # type: ignore[attr-defined]
-        reason if len(reason) <= REASON_CHARS else reason[: REASON_CHARS - 3] + "...",
-    )
-
-
 class ProviderError(WhileaiError):
     """A model endpoint gave no reply that can be used. `kind` is a short stable name."""
 
@@ -193,8 +170,24 @@ class RecordingMissing(ProviderError, LookupError):
     """`recorded:` has no reply for this request; the message says how to record one."""
 
 
+REASON_CHARS = 500
+"""Of a reason, as statistics, reports and logs keep it; the traceback has the rest."""
+
+
 def kind_and_reason(failure: BaseException) -> tuple[str, str]:
-    """What statistics count a failed grader call by, and its reason in one line."""
-    if isinstance(failure, GraderFailure):
-        return failure.kind, failure.reason
-    return "raised", f"{type(failure).__name__}: {failure}"
+    """What statistics count a failed call by, and why it failed: one line that can be printed anywhere.
+
+    Whatever a grader raises that has no kind of its own is of the kind "raised".
+    """
+    own = isinstance(failure, (GraderFailure, ProviderError))
+    try:
+        text = str(failure)
+    except Exception:  # noqa: BLE001 - a user's own exception, whose __str__ may be as broken as its grader
+        text = "(its message cannot be read)"
+    name = type(failure).__name__
+    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
+    reason = line if own else f"{name}: {line}" if line else name
+    return (
+        failure.kind if own else "raised",  # type: ignore[attr-defined]
+        reason if len(reason) <= REASON_CHARS else reason[: REASON_CHARS - 3] + "...",
+    )

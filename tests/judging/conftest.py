@@ -52,7 +52,7 @@ def schema() -> Callable[[str], dict[str, Any]]:
 def make_judge() -> Callable[..., Judge]:
     """`make_judge(verdict, **fields)`: a judge with the shipped schema and prompts."""
     sources = Sources()
-    nowhere = Source(Path("spec.yaml"), Path(), "spec.yaml", b"")
+    nowhere = Source(Path("spec.yaml"), Path(), "spec.yaml", "spec.yaml", b"")
 
     def template(reference: str) -> Callable[[Any], str]:
         found = PromptTemplate(reference, nowhere, sources)
