@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from whileai.core.stats import GradingStats
     from whileai.core.verdict import Verdict
     from whileai.grading import GroupwiseGrading
+    from whileai.loader import CompiledGrader, lint, load_grader
 
 __version__ = "0.1.0"
 
@@ -21,9 +22,21 @@ _HOMES = {
     "GroupwiseGrading": "whileai.grading",
     "SpreadReport": "whileai.core.spread",
     "Verdict": "whileai.core.verdict",
+    "CompiledGrader": "whileai.loader",
+    "lint": "whileai.loader",
+    "load_grader": "whileai.loader",
 }
 
-__all__ = ["GradingStats", "GroupwiseGrading", "SpreadReport", "Verdict", "__version__"]
+__all__ = [
+    "CompiledGrader",
+    "GradingStats",
+    "GroupwiseGrading",
+    "SpreadReport",
+    "Verdict",
+    "__version__",
+    "lint",
+    "load_grader",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,37 +6,34 @@ checks a grader's spread before training, and makes the reward function that a t
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from whileai.checks.progress import terminal_progress
 from whileai.checks.spread import report_spread
+from whileai.checks.standing import Standing, is_compiled
 from whileai.core import knobs
 from whileai.core.batch import Batch
-from whileai.core.group import GROUP_KEYS, Group, RowGroup, groups_from_rows, rollout_from_row
-from whileai.core.rollout import copy_json
-from whileai.core.shaping import GroupShape, plain, shape_by_product, shape_by_verdict
+from whileai.core.group import GROUP_KEYS, RowGroup, groups_from_rows, rollout_from_row
+from whileai.core.shaping import GroupShape, plain
 from whileai.core.spread import SpreadReport
 from whileai.core.stats import Counters, GradingStats, Tally
-from whileai.core.verdict import Verdict, read_scores, read_verdict
 from whileai.engine.failures import FailureLog
-from whileai.engine.rubrics import RubricBook, Rubrics
-from whileai.engine.schedule import run_calls
-from whileai.errors import (
-    BatchError,
-    ConfigError,
-    GraderFailure,
-    SpreadError,
-    UncheckedGraderError,
-    kind_and_reason,
-)
+from whileai.engine.grade import Calls, Progress, Task, grade_by_product, grade_by_verdict
+from whileai.engine.rubrics import Rubrics
+from whileai.errors import BatchError, ConfigError, SpreadError, kind_and_reason
 from whileai.simulations import defaults
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from whileai.checks.report import CheckReport
+    from whileai.checks.votes import GateKnobs
     from whileai.trainers.trl import GroupwiseReward, Verifier
 
 logger = logging.getLogger("whileai")
@@ -82,6 +79,8 @@ class GroupwiseGrading:
         deadline_s: seconds for the grading of one batch; None for no limit. Groups that are late keep their
             original rewards.
         spread_min_std, spread_band, spread_cluster_share: the rules of `check_spread`.
+        certificate: a certificate's file or a folder of them, for a compiled grader; searched before
+            `WHILEAI_CERTS` and the project's `.whileai/certs/`.
         accept_unchecked: the reason for training on a grader whose check failed or is missing; it stands in
             `stats`.
 
@@ -105,16 +104,18 @@ class GroupwiseGrading:
     spread_min_std: float = defaults.SPREAD_MIN_STD
     spread_band: float = defaults.SPREAD_BAND
     spread_cluster_share: float = defaults.SPREAD_CLUSTER_SHARE
+    certificate: str | Path | None = None
     accept_unchecked: str | None = None
     _counters: Counters = field(init=False, repr=False)
     _log: FailureLog = field(init=False, repr=False)
-    _known: _Known = field(default=None, repr=False)  # type: ignore[assignment]  # replace() hands the original's on
+    _standing: Standing = field(default=None, repr=False)  # type: ignore[assignment]  # replace() hands the original's on
 
     def __post_init__(self) -> None:
         _validate(self)
         object.__setattr__(self, "_counters", Counters(self.mode, self.accept_unchecked))
         object.__setattr__(self, "_log", FailureLog())
-        object.__setattr__(self, "_known", _Known.by(self, self._known))
+        basis = tuple(getattr(self, name) for name in CHECK_DEPENDS_ON)
+        object.__setattr__(self, "_standing", Standing(self.grader, self.rubrics, basis, self._standing))
 
     def group(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
         """The shaped rewards of one group: rows with `reward` and `completion`, `messages` or `final_text`.
@@ -123,10 +124,10 @@ class GroupwiseGrading:
             BatchError: a row that cannot be read, or rows of several groups. UncheckedGraderError: the grader's
             check failed.
         """
-        self._require_usable()
+        grader = self._usable()
         rollouts = [rollout_from_row(row, index, pass_threshold=self.pass_threshold) for index, row in enumerate(rows)]
         _refuse_several_groups(rows)
-        return self._shape([_Task.of(rollouts)])[0].rewards if rollouts else []
+        return self._shape(grader, [Task.of(rollouts)])[0].rewards if rollouts else []
 
     def shape(
         self,
@@ -166,7 +167,7 @@ class GroupwiseGrading:
         columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> list[GroupShape]:
         """As `shape`, with the factors, hacks and failures of each group."""
-        self._require_usable()
+        grader = self._usable()
         batch = Batch(
             rewards,
             prompts,
@@ -177,7 +178,7 @@ class GroupwiseGrading:
             environments=environments,
             columns=columns,
         )
-        return self._shape([_Task.of_batch(batch, number) for number in range(batch.count)])
+        return self._shape(grader, [Task.of_batch(batch, number) for number in range(batch.count)])
 
     def grade_rows(
         self, rows: Sequence[Mapping[str, Any]], *, group_size: int | None = None
@@ -185,7 +186,7 @@ class GroupwiseGrading:
         """Kept rows, grouped and graded as training would: for looking, so no check is asked for."""
         groups = groups_from_rows(rows, group_size=group_size, pass_threshold=self.pass_threshold)
         with terminal_progress("grading") as progress:
-            shapes = self._shape([_Task.of(group.rollouts) for group in groups], progress=progress)
+            shapes = self._shape(self.grader, [Task.of(group.rollouts) for group in groups], progress=progress)
         return list(zip(groups, shapes, strict=True))
 
     def check_spread(
@@ -194,8 +195,11 @@ class GroupwiseGrading:
         *,
         strict: bool = True,
         group_size: int | None = None,
-    ) -> SpreadReport:
+    ) -> SpreadReport | CheckReport:
         """Grade every group with two or more passes and say whether the scores vary.
+
+        With a compiled grader this is the gate, with this object's knobs: its report says yes, no or not enough
+        data, and a yes leaves a certificate.
 
         Args:
             rows: graded rows you already have; see `core.group.groups_from_rows`.
@@ -205,10 +209,12 @@ class GroupwiseGrading:
         Raises:
             SpreadError: (a ValueError) the answer is no, or there is not enough data. BatchError: a bad row.
         """
+        if is_compiled(self.grader):
+            return self._check_link(rows, strict=strict, group_size=group_size)
         groups = groups_from_rows(rows, group_size=group_size, pass_threshold=self.pass_threshold)
-        tasks = [task for group in groups if len((task := _Task.of(group.rollouts)).passes) >= 2]
+        tasks = [task for group in groups if len((task := Task.of(group.rollouts)).passes) >= 2]
         with terminal_progress("checking") as progress:
-            shapes = self._shape(tasks, every=True, progress=progress)
+            shapes = self._shape(self.grader, tasks, every=True, progress=progress)
         report = report_spread(
             [list(shape.factors.values()) for shape in shapes],
             [shape.failures for shape in shapes],
@@ -218,7 +224,7 @@ class GroupwiseGrading:
             band=self.spread_band,
             cluster_share=self.spread_cluster_share,
         )
-        self._known.check = report.ok if report.enough else self._known.check
+        self._standing.checked(report.ok if report.enough else None)
         if strict and not report.ok:
             raise SpreadError(str(report), report)
         return report
@@ -236,14 +242,9 @@ class GroupwiseGrading:
         """
         from whileai.trainers.trl import GroupwiseReward
 
-        self._require_usable()
-        if self._known.check is None and not self.accept_unchecked and not self._known.warned:
-            self._known.warned = True
-            logger.warning(
-                "%s was never checked: run check_spread on graded rows before the GPU is spent, or pass "
-                "accept_unchecked='the reason'",
-                _name(self.grader),
-            )
+        self._usable()
+        if not self.accept_unchecked:
+            self._standing.warn_if_unchecked(_name(self.grader))
         return GroupwiseReward(self, verifier, num_generations, name=f"groupwise_{_name(self.grader)}")
 
     @property
@@ -259,17 +260,37 @@ class GroupwiseGrading:
             f"min_factor={self.min_factor}, hack_zero={self.hack_zero})"
         )
 
-    def _require_usable(self) -> None:
-        if self._known.check is False and not self.accept_unchecked:
-            raise UncheckedGraderError(
-                f"{_name(self.grader)} failed its check (check_spread said no): training on it would spend the "
-                "grader's price for plain rewards. Change it and check again, or pass accept_unchecked='the reason'"
-            )
+    def _usable(self) -> Any:
+        """The grader as it may shape rewards. Raises UncheckedGraderError."""
+        return self._standing.usable(
+            _name(self.grader), knobs=self._gate_knobs, certificate=self.certificate, accepted=self.accept_unchecked
+        )
 
-    def _shape(self, tasks: Sequence[_Task], *, every: bool = False, progress: Progress = None) -> list[GroupShape]:
+    def _gate_knobs(self) -> GateKnobs:
+        from whileai.checks.votes import GateKnobs
+
+        return GateKnobs(**{field.name: getattr(self, field.name) for field in dataclasses.fields(GateKnobs)})
+
+    def _check_link(self, rows: Sequence[Mapping[str, Any]], *, strict: bool, group_size: int | None) -> CheckReport:
+        """The gate on the first link of a compiled grader, with this object's knobs."""
+        from whileai.checks.admission import certify, plan_link
+
+        compiled: Any = self.grader
+        link, knobs = compiled.links[0], self._gate_knobs()
+        plan = plan_link(link, rows, knobs=knobs, group_size=group_size)
+        with terminal_progress("checking") as progress:
+            report, _ = certify(link, plan, knobs=knobs, certificate=self.certificate, progress=progress)
+        self._standing.checked(None)
+        if strict and not report.ok:
+            raise SpreadError(str(report), report)
+        return report
+
+    def _shape(
+        self, grader: Any, tasks: Sequence[Task], *, every: bool = False, progress: Progress = None
+    ) -> list[GroupShape]:
         """Grade what is to be graded, shape all, count all. `every`: also all-pass groups, for a check."""
         tally = Tally(groups=len(tasks))
-        least = 1 if getattr(self.grader, "names_hacks", True) or self.mode == "reward" else 2
+        least = 1 if getattr(grader, "names_hacks", True) or self.mode == "reward" else 2
         all_pass = every or self.grade_all_pass or self.mode == "reward"
         chosen = []
         for number, task in enumerate(tasks):
@@ -278,147 +299,36 @@ class GroupwiseGrading:
             tally.mixed += mixed
             if passes >= least and (mixed or all_pass):
                 chosen.append(number)
-        grade = self._by_product if self.mode == "reward" else self._by_verdict
-        graded = dict(zip(chosen, grade([tasks[number] for number in chosen], tally, progress), strict=True))
-        for shape in graded.values():
+        call = grader.agrade if getattr(grader, "is_async", False) else grader
+        wanted = [tasks[number] for number in chosen]
+        end = None if self.deadline_s is None else time.monotonic() + self.deadline_s
+        calls = Calls(self.concurrency, self.timeout_s, end, progress)
+        if self.mode == "reward":
+            shapes = grade_by_product(call, wanted, calls, tally, book=self._standing.book, floor=self.floor)
+        else:
+            shapes = grade_by_verdict(
+                call,
+                wanted,
+                calls,
+                tally,
+                cap=self.cap,
+                min_factor=self.min_factor,
+                hack_zero=self.hack_zero,
+                hack_reward=self.hack_reward,
+            )
+        graded = dict(zip(chosen, shapes, strict=True))
+        for shape in shapes:
             tally.factors.extend(shape.factors.values())
             tally.hacks += len(shape.hacks)
             tally.lambda_capped += shape.capped
-        shapes = [graded.get(number) or plain(task.rewards) for number, task in enumerate(tasks)]
-        self._count(tally, [failure for shape in graded.values() for failure in shape.failures])
-        return shapes
-
-    def _by_verdict(self, tasks: Sequence[_Task], tally: Tally, progress: Progress) -> list[GroupShape]:
-        grader = self.grader
-        outcomes: list[Verdict | BaseException] = run_calls(
-            lambda task: grader(task.rollouts()),
-            tasks,
-            concurrency=self.concurrency,
-            timeout_s=self.timeout_s,
-            deadline_s=self.deadline_s,
-            read=lambda output, task: read_verdict(output, task.passes, len(task.rewards)),
-            progress=None if progress is None else lambda done: progress(done, len(tasks)),
-        )
-        tally.grader_calls += len(tasks)
-        usable = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Verdict)]
-        shaped = shape_by_verdict(
-            [(tasks[n].rewards, tasks[n].passes, outcomes[n]) for n in usable],  # type: ignore[misc]
-            cap=self.cap,
-            min_factor=self.min_factor,
-            hack_zero=self.hack_zero,
-            hack_reward=self.hack_reward,
-        )
-        by_number = dict(zip(usable, shaped, strict=True))
-        return [
-            by_number[number] if number in by_number else plain(task.rewards, (outcomes[number],))  # type: ignore[arg-type]
-            for number, task in enumerate(tasks)
-        ]
-
-    def _by_product(self, tasks: Sequence[_Task], tally: Tally, progress: Progress) -> list[GroupShape]:
-        end = None if self.deadline_s is None else time.monotonic() + self.deadline_s
-        rubrics = self._known.book.rubrics_for(
-            [(task.task, task.rollouts) for task in tasks],
-            lambda writer, wanted: self._run(writer, wanted, end),
-            end,
-        )
-        groups = [task.rollouts() for task in tasks]
-        calls = [
-            (number, index, groups[number][index], copy_json(rubric))
-            for number, (task, rubric) in enumerate(zip(tasks, rubrics, strict=True))
-            if not isinstance(rubric, GraderFailure)
-            for index in task.passes
-        ]
-        grader = self.grader
-        outcomes = self._run(
-            lambda call: grader(call[2], call[3]),
-            calls,
-            end,
-            read=lambda output, _: read_scores(output),
-            progress=progress,
-        )
-        tally.grader_calls += len(calls)
-        products: list[dict[int, float]] = [{} for _ in tasks]
-        failures: list[dict[int, BaseException]] = [
-            {task.passes[0]: rubric} if isinstance(rubric, GraderFailure) else {}
-            for task, rubric in zip(tasks, rubrics, strict=True)
-        ]
-        for (number, index, _, _), outcome in zip(calls, outcomes, strict=True):
-            if isinstance(outcome, BaseException):
-                failures[number][index] = outcome
-            else:
-                products[number][index] = max(self.floor, outcome.solution) * max(self.floor, outcome.behavior)
-        return [shape_by_product(task.rewards, products[number], failures[number]) for number, task in enumerate(tasks)]
-
-    def _run(
-        self,
-        call: Callable[[Any], Any],
-        items: Sequence[Any],
-        end: float | None,
-        *,
-        read: Callable[[Any, Any], Any] | None = None,
-        progress: Progress = None,
-    ) -> list[Any]:
-        return run_calls(
-            call,
-            items,
-            concurrency=self.concurrency,
-            timeout_s=self.timeout_s,
-            deadline_s=None if end is None else max(0.0, end - time.monotonic()),
-            read=read,
-            progress=None if progress is None else lambda done: progress(done, len(items)),
-        )
+        self._count(tally, [failure for shape in shapes for failure in shape.failures])
+        return [graded.get(number) or plain(task.rewards) for number, task in enumerate(tasks)]
 
     def _count(self, tally: Tally, failures: Sequence[BaseException]) -> None:
         for failure in failures:
             tally.fail(*kind_and_reason(failure))
         new_kinds = self._counters.add(tally)
         self._log.tell(failures, new_kinds, tally.grader_calls + tally.failures.get("rubric_failed", 0))
-
-
-Progress = Callable[[int, int], None] | None
-
-
-class _Task(NamedTuple):
-    """One group on its way: its rewards, its passing indices, and how to make what the grader receives."""
-
-    rewards: Sequence[float | None]
-    passes: list[int]
-    task: Any
-    rollouts: Callable[[], Group]
-
-    @property
-    def scored(self) -> int:
-        return len(self.rewards) - self.rewards.count(None)
-
-    @classmethod
-    def of(cls, rollouts: Group) -> _Task:
-        passes = [rollout["index"] for rollout in rollouts if rollout["passed"]]
-        task = rollouts[0].get("task_id") if rollouts else None
-        return cls([rollout["reward"] for rollout in rollouts], passes, task, lambda: copy_json(rollouts))
-
-    @classmethod
-    def of_batch(cls, batch: Batch, number: int) -> _Task:
-        start, stop = batch.bounds(number)
-        passes = [index for index, passed in enumerate(batch.passed[start:stop]) if passed]
-        return cls(batch.rewards[start:stop], passes, batch.task(number), lambda: batch.group(number))
-
-
-class _Known:
-    """What one object knows about its grader: the outcome of the last check, and the rubrics."""
-
-    def __init__(self, book: RubricBook, basis: tuple[Any, ...], check: bool | None, warned: bool) -> None:
-        self.book, self.basis, self.check, self.warned = book, basis, check, warned
-
-    @classmethod
-    def by(cls, grading: GroupwiseGrading, original: _Known | None) -> _Known:
-        """What a new object knows; `original` is what is known to the object that it is a variant of."""
-        basis = (grading.grader, grading.rubrics, *(getattr(grading, name) for name in CHECK_DEPENDS_ON))
-        if original is None:
-            return cls(RubricBook(grading.rubrics), basis, None, False)
-        written = original.book.written() if original.book.source is grading.rubrics else None
-        same = basis[0] is original.basis[0] and basis[1] is original.basis[1] and basis[2:] == original.basis[2:]
-        check, warned = (original.check, original.warned) if same else (None, False)
-        return cls(RubricBook(grading.rubrics, written), basis, check, warned)
 
 
 def _refuse_several_groups(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -8,7 +8,7 @@ an edit of the file.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from whileai.spec.reading import SpecFile, SpecReader
 from whileai.spec.sources import Sources
 
 if TYPE_CHECKING:
+    from whileai.checks.report import CheckReport
     from whileai.spec.roles import ResolvedRole
 
 
@@ -121,6 +122,29 @@ class CompiledGrader:
         if not left:
             raise ValueError(f"{self.name}: no link is left; skipped: {', '.join(skipped)}")
         return CompiledGrader(tuple(left), self._origin, tuple(skipped))
+
+    def check(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        group_size: int | None = None,
+        certificate: str | os.PathLike[str] | None = None,
+    ) -> CheckReport:
+        """The gate on its first link, with the method's default knobs. A yes leaves a certificate, a no a refusal.
+
+        `GroupwiseGrading.check_spread` is the same with that object's knobs.
+
+        Args:
+            rows: graded rollouts; see `core.group.groups_from_rows`.
+            group_size: rollouts of a training group, where a task has more rows than that.
+            certificate: where the record goes; default: `WHILEAI_CERTS`, else the project's `.whileai/certs/`.
+        """
+        from whileai.checks.admission import certify, plan_link
+        from whileai.checks.votes import GateKnobs
+
+        knobs, link = GateKnobs(mode=self.mode), self.links[0]
+        plan = plan_link(link, rows, knobs=knobs, group_size=group_size)
+        return certify(link, plan, knobs=knobs, certificate=None if certificate is None else Path(certificate))[0]
 
     def _alone(self, link: _Link, runner: Runner) -> CompiledGrader:
         return CompiledGrader((_Link(link.file, runner),), self._origin)

@@ -21,7 +21,8 @@ from whileai.checks.certificate import (
     gate_fingerprint,
     save_certificate,
 )
-from whileai.checks.gate import GatePlan, run_gate
+from whileai.checks.gate import GatePlan, plan_gate, run_gate
+from whileai.checks.golden import golden_beside, load_golden
 from whileai.checks.report import CheckReport
 from whileai.checks.votes import GateKnobs, Progress
 from whileai.errors import UncheckedGraderError
@@ -63,14 +64,24 @@ class Admission:
         return {name: found.because or "" for name, found in self.certificates.items() if found.loosened}
 
 
-def is_compiled(grader: object) -> bool:
-    """The grader was compiled from a spec: it has links and a fingerprint, and so needs certificates."""
-    return hasattr(grader, "fingerprint_parts") and hasattr(grader, "links")
-
-
 def fingerprint_of(link: LinkedGrader, knobs: GateKnobs) -> dict[str, str]:
     """What a certificate of this link hangs on."""
     return gate_fingerprint(link.fingerprint_parts(), rules=link.spec.check, knobs=knobs)
+
+
+def plan_link(
+    link: LinkedGrader, rows: Sequence[Mapping[str, Any]], *, knobs: GateKnobs, group_size: int | None = None
+) -> GatePlan:
+    """What a check of this link will take: its votes on the rows, and the golden cases beside its spec."""
+    golden = golden_beside(link.path)
+    return plan_gate(
+        link,
+        rows,
+        knobs=knobs,
+        group_size=group_size,
+        golden=load_golden(golden) if golden.is_file() else None,
+        name=link.link_name,
+    )
 
 
 def certify(
@@ -85,7 +96,7 @@ def certify(
 
     Args:
         link: called alone, without its fallbacks.
-        plan: see `checks.gate.plan_gate`.
+        plan: see `plan_link`.
         knobs: those that training will use.
         certificate: where the record goes; see `checks.certificate.save_certificate`.
 

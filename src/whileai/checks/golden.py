@@ -184,6 +184,11 @@ class CaseResult:
         return "\n".join(lines + [f"  {problem}" for problem in self.problems])
 
 
+def golden_beside(spec: Path) -> Path:
+    """Where the golden cases of a spec stand."""
+    return spec.with_name(spec.name.removesuffix(".yaml") + ".golden.yaml")
+
+
 def load_golden(path: str | Path) -> GoldenFile:
     """Read a golden file strictly.
 

@@ -27,6 +27,7 @@ def check(
     grading = GroupwiseGrading(load_function(target), mode=mode)
     read = read_rows(rows)
     report = grading.check_spread(read, strict=False, group_size=group_size)
+    assert isinstance(report, SpreadReport)
     if json:
         output.print_json(_as_json(report, len(read)))
     else:
