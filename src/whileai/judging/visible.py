@@ -42,7 +42,7 @@ def visible(text: str, *, keep_transcript_tags: bool = False) -> str:
             pieces += [_UNSEEN.sub(_escape, text[last:start]), _code(text[start])]
             last = start + 1
         return "".join(pieces) + _UNSEEN.sub(_escape, text[last:])
-    return _UNSEEN.sub(_escape, text)
+    return (_UNSEEN_ASCII if text.isascii() else _UNSEEN).sub(_escape, text)
 
 
 def original(shown: str) -> str:
@@ -52,7 +52,7 @@ def original(shown: str) -> str:
 
 def without_unseen(text: str) -> str:
     """`text` without the characters that a reader does not see; newlines and tabs stay."""
-    return _UNSEEN.sub(lambda match: match[0] if match[0] in "⟨⟩" else "", text)
+    return _UNSEEN.sub(lambda match: "" if match[0] not in "⟨⟩" and _escape(match) != match[0] else match[0], text)
 
 
 class LookAlike(NamedTuple):
@@ -72,15 +72,27 @@ class LookAlike(NamedTuple):
 
 def look_alikes(text: str) -> Iterator[LookAlike]:
     """Everything in `text` that looks like a mark, in order."""
-    plain = text if text.isascii() else text.translate(_PLAIN)
-    for match in _MARK.finditer(plain):
+    plain = text if text.isascii() or _FIRST.search(text) is None else text.translate(_PLAIN)
+    for found in _FIRST.finditer(text):
+        start = found.start()
+        match = _MARK.match(plain, start)
+        if match is None or (match["step"] and not _begins_a_line(text, start)):
+            continue
         kind = next(kind for kind in ("fence", "tag", "control", "step") if match[kind])
-        start = match.start(kind)
         word = match["fence_name"] or match["tag_name"] or plain[start : start + 40]
         yield LookAlike(start, kind, word.lower())
 
 
+def _begins_a_line(text: str, start: int) -> bool:
+    """Whether nothing but a few quotation marks and spaces stands before `start` on its line."""
+    line = text.rfind("\n", max(start - 9, 0), start) + 1
+    return (line > 0 or start < 9) and not text[line:start].strip(" \t>*|")
+
+
 def _escape(match: re.Match[str]) -> str:
+    """The code of the character; the selector of emoji is left alone where it belongs, after a symbol."""
+    if match[0] == "\ufe0f" and match.start() and _SYMBOL.match(match.string, match.start() - 1):
+        return match[0]
     return _code(match[0])
 
 
@@ -92,12 +104,12 @@ _CODE = re.compile(r"⟨U\+([0-9A-F]{4,6})⟩")
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160"
-    "\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u27e8\u27e9\u2800\u3164\ufe00-\ufe0e"
+    "\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u27e8\u27e9\u2800\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-    # The emoji selector is left alone where it belongs, after a symbol.
-    "|(?<![\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff#*0-9])\ufe0f"
 )
+_UNSEEN_ASCII = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_SYMBOL = re.compile("[\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff#*0-9]")
 
 
 def _plain_characters() -> dict[int, str]:
@@ -137,7 +149,8 @@ _MARK = re.compile(
           tool_calls?|tool_(?:response|result|output)s?|function_(?:call|result)s?|user|system|assistant|developer|human)\b)
     | (?P<control>[<\[])(?=\||<sys>>|(?<=<)/?(?:s|bos|eos|pad)>|(?<=<)(?:start|end)_of_turn>
                          |(?<=\[)/?(?:inst|tool_results|tool_calls|available_tools|system_prompt)\])
-    | ^[ \t>*|]{{0,8}}(?P<step>\#)(?=\d{{1,6}}\s{{1,4}}\+?\s?(?:{_STEP})\b[^:\n]{{0,120}}:)
+    | (?P<step>\#)(?=\d{{1,6}}\s{{1,4}}\+?\s?(?:{_STEP})\b[^:\n]{{0,120}}:)
     """,
-    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+    re.IGNORECASE | re.VERBOSE,
 )
+_FIRST = re.compile(f"[{re.escape('<[#' + ''.join(chr(code) for code, plain in _PLAIN.items() if plain in '<[#'))}]")
