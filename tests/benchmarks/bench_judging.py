@@ -21,8 +21,8 @@ from whileai.judging.prompt import Judge
 from whileai.judging.reply import read_object
 from whileai.judging.schemas import reply_schema, validator
 from whileai.spec.library import library_folder
-from whileai.spec.sources import Source, Sources
-from whileai.spec.templates import PromptTemplate
+from whileai.spec.sources import Sources
+from whileai.spec.templates import SUFFIXES, PromptTemplate
 
 
 def milliseconds(call: Callable[[], object], rounds: int = 15) -> float:
@@ -39,12 +39,16 @@ def schema(verdict: str) -> dict[str, Any]:
 
 
 def shipped_judge() -> Judge:
-    sources, nowhere = Sources(), Source(Path("spec.yaml"), Path(), "spec.yaml", b"")
+    sources = Sources()
+
+    def template(name: str) -> Callable[..., str]:
+        return PromptTemplate(name, sources.shipped("prompts", name, SUFFIXES), sources).render
+
     return Judge(
         "ranking",
         schema("ranking"),
-        PromptTemplate("groupwise/system", nowhere, sources).render,
-        PromptTemplate("groupwise/ranking", nowhere, sources).render,
+        template("groupwise/system"),
+        template("groupwise/ranking"),
         "spec",
         24_000,
         hack_kinds=("leaked_answer",),

@@ -10,8 +10,8 @@ import pytest
 
 from whileai.judging.prompt import TEMPLATE_NAMES, Judge
 from whileai.spec.library import library_folder
-from whileai.spec.sources import Source, Sources
-from whileai.spec.templates import PromptTemplate
+from whileai.spec.sources import Sources
+from whileai.spec.templates import SUFFIXES, PromptTemplate
 
 ATTACKS = Path(__file__).parents[1] / "data" / "attacks" / "rollouts.jsonl"
 
@@ -52,10 +52,9 @@ def schema() -> Callable[[str], dict[str, Any]]:
 def make_judge() -> Callable[..., Judge]:
     """`make_judge(verdict, **fields)`: a judge with the shipped schema and prompts."""
     sources = Sources()
-    nowhere = Source(Path("spec.yaml"), Path(), "spec.yaml", "spec.yaml", b"")
 
     def template(reference: str) -> Callable[[Any], str]:
-        found = PromptTemplate(reference, nowhere, sources)
+        found = PromptTemplate(reference, sources.shipped("prompts", reference, SUFFIXES), sources)
         found.check_names(TEMPLATE_NAMES)
         return found.render
 

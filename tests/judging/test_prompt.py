@@ -63,6 +63,15 @@ def test_orders_show_the_candidates_in_different_places(make_judge, group):
     assert len({tuple(candidate.indices for candidate in prompt.shown.candidates) for prompt in prompts}) == 3
 
 
+def test_a_group_can_be_shown_exactly_as_it_is_given(make_judge, group):
+    judge = make_judge()
+    for given in (group, group[::-1]):
+        prompt = judge.prompt_as_given(given)
+        passed = [rollout["index"] for rollout in given if rollout["passed"]]
+        assert [candidate.indices for candidate in prompt.shown.candidates] == [(index,) for index in passed]
+    assert judge.prompt_as_given(group).user != judge.prompt_as_given(group, repeat=1).user
+
+
 def test_templates_get_the_documented_names_and_the_authors_own(make_judge, make_group):
     seen: list[dict[str, Any]] = []
 

@@ -110,19 +110,16 @@ class Judge:
         Raises:
             BatchError: no rollout passed, or one lacks a column.
         """
-        material = Material(
-            group,
-            columns=self.columns,
-            max_chars_per_rollout=self.max_chars_per_rollout,
-            max_chars_per_group=self.max_chars_per_group,
-        )
-        count = len(material.candidates)
-        if not count:
-            raise BatchError(f"none of {len(group)} rollouts passed: there is nothing to judge")
-        drawn = presentation_orders(count, orders, f"{self.spec_digest}:{material.digest}")
-        return [
-            self._prompt(material.show(order, spec_digest=self.spec_digest, repeat=repeat), rubric) for order in drawn
-        ]
+        material = self._material(group)
+        drawn = presentation_orders(len(material.candidates), orders, f"{self.spec_digest}:{material.digest}")
+        return [self._prompt(material, order, repeat, rubric) for order in drawn]
+
+    def prompt_as_given(
+        self, group: Sequence[Mapping[str, Any]], *, repeat: int = 0, rubric: object = None
+    ) -> JudgePrompt:
+        """One prompt that shows the group in exactly the order in which it is given. Arguments as for `prompts`."""
+        material = self._material(group)
+        return self._prompt(material, range(len(material.candidates)), repeat, rubric)
 
     def form(self, count: int) -> ReplyForm:
         """What replies about `count` candidates must look like."""
@@ -134,8 +131,20 @@ class Judge:
     def _forms(self) -> dict[int, ReplyForm]:
         return {}
 
-    def _prompt(self, shown: Shown, rubric: object) -> JudgePrompt:
-        form = self.form(len(shown.candidates))
+    def _material(self, group: Sequence[Mapping[str, Any]]) -> Material:
+        material = Material(
+            group,
+            columns=self.columns,
+            max_chars_per_rollout=self.max_chars_per_rollout,
+            max_chars_per_group=self.max_chars_per_group,
+        )
+        if not material.candidates:
+            raise BatchError(f"none of {len(group)} rollouts passed: there is nothing to judge")
+        return material
+
+    def _prompt(self, material: Material, order: Sequence[int], repeat: int, rubric: object) -> JudgePrompt:
+        shown = material.show(order, spec_digest=self.spec_digest, repeat=repeat)
+        form = self.form(len(order))
         values = {
             "criteria": list(CRITERIA),
             **{name: f"the column {name}" for name in self.columns},

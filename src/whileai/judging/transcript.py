@@ -123,7 +123,7 @@ class Material:
     def show(self, order: Sequence[int], *, spec_digest: str, repeat: int = 0) -> Shown:
         """The group with its candidates in `order` (positions in `candidates`)."""
         task_nonce = self._nonce(spec_digest, "task", json_text(self.task_lines))
-        nonce = self._nonce(spec_digest, self.digest, json_text([order, repeat]))
+        nonce = self._nonce(spec_digest, self.digest, json_text([list(order), repeat]))
         names = labels(len(order))
         seen: dict[str, str] = {}
         task = _fence("task-data", task_nonce, "", _referred(self.task_lines, "task-data", seen))
