@@ -19,7 +19,8 @@ renders one order of it:
     ...
 
 Passing rollouts with the same text are one candidate, and so tie. The fence's nonce is a hash of the spec, all
-rollouts' text, the order and the repeat: no rollout can know it, and one that quotes it changes it.
+rollouts' text, the order and the repeat: no rollout can know it, and one that quotes it changes it. The task's fence
+has a nonce of spec and task alone, so that what stands before the rollouts is the same in every order.
 """
 
 from __future__ import annotations
