@@ -140,6 +140,14 @@ def test_a_budget_for_the_group_goes_to_the_candidates_first(make_group):
     assert [omission.characters for omission in shown.failures[0].omissions] == [3000]
 
 
+def test_every_candidate_is_shown_however_small_the_budget_and_large_the_task(make_group):
+    task = {"role": "system", "content": "t" * 50_000}
+    group = make_group([[task, *says(letter * 2000)] for letter in "abcdef"])
+    shown = show(group, max_chars_per_group=2000)
+    assert len(shown.task) < 700
+    assert all(500 >= sum(map(len, map(str, candidate.lines))) > 300 for candidate in shown.candidates)
+
+
 def test_budgets_do_not_depend_on_the_order(make_group):
     read = material(make_group(["p" * 30_000, "q" * 30_000, "short"]))
     shown = [read.show(order, spec_digest="s") for order in ([0, 1, 2], [2, 1, 0])]
@@ -172,14 +180,16 @@ messages = st.lists(
 )
 
 
-@given(messages, messages, st.sampled_from([500, 900, 24_000]))
-def test_two_rollouts_that_differ_are_never_shown_alike(first: list[Any], second: list[Any], budget: int):
+@given(messages, messages, st.sampled_from([500, 900, 24_000]), st.sampled_from([500, 240_000]))
+def test_two_rollouts_that_differ_are_never_shown_alike(
+    first: list[Any], second: list[Any], budget: int, group_budget: int
+):
     assume(first != second)
     group = [
         {"index": index, "prompt": "p", "completion": "", "messages": each, "passed": True}
         for index, each in enumerate([first, second])
     ]
-    read = material(group, max_chars_per_rollout=budget)
+    read = material(group, max_chars_per_rollout=budget, max_chars_per_group=group_budget)
     assert len(read.candidates) == 2
     shown = read.show([0, 1], spec_digest="s")
     assert shown.candidates[0].lines != shown.candidates[1].lines

@@ -33,6 +33,7 @@ from whileai.errors import BatchError, ConfigError
 from whileai.judging.budget import MIN_BUDGET, Line, Omission, fit, level
 from whileai.judging.labels import labels
 from whileai.judging.steps import Step, column_step, digest, json_text, prompt_steps, rollout_steps
+from whileai.judging.visible import original
 
 REFER_FROM = 120
 """A text of at least this many characters is referred to when it comes again (convention)."""
@@ -83,8 +84,9 @@ class Material:
         columns: dataset columns to show: in the task data where all rollouts have the same value, else in the
             rollout's own fence.
         max_chars_per_rollout: budget of each fence, the task data's included. At least `MIN_BUDGET`.
-        max_chars_per_group: budget of all fences together, counted before long texts are referred to. The
-            candidates come first; failed rollouts share what is left.
+        max_chars_per_group: budget of all fences together, counted before long texts are referred to. The task
+            data may take a quarter; the candidates come next, each with `MIN_BUDGET` whatever the budget; failed
+            rollouts share what is left.
 
     Raises:
         BatchError: a rollout lacks one of `columns`.
@@ -112,14 +114,14 @@ class Material:
                 raise ConfigError(f"{name}={budget!r}: a judge needs at least {MIN_BUDGET} characters")
         shared, own = _shared_and_own(group, columns)
         self.digest = digest(json_text([shared, own, [bool(rollout["passed"]) for rollout in group]]), 64)
-        lines, omissions = fit(shared, max_chars_per_rollout)
+        lines, omissions = fit(shared, max(MIN_BUDGET, min(max_chars_per_rollout, max_chars_per_group // 4)))
         self.task_lines, self.task_omissions = tuple(lines), tuple(omissions)
         room = max_chars_per_group - sum(len(str(line)) + 1 for line in lines)
         passed = _distinct(group, own, passed=True)
         failed = _distinct(group, own, passed=False)
-        self.candidates = _fitted(passed, max_chars_per_rollout, room)
+        self.candidates = _fitted(passed, max_chars_per_rollout, room, least=MIN_BUDGET)
         room -= sum(len(str(line)) + 1 for candidate in self.candidates for line in candidate.lines)
-        self.failures = _fitted(failed, max_chars_per_rollout, room)
+        self.failures = _fitted(failed, max_chars_per_rollout, room, least=0)
 
     def show(self, order: Sequence[int], *, spec_digest: str, repeat: int = 0) -> Shown:
         """The group with its candidates in `order` (positions in `candidates`)."""
@@ -205,17 +207,19 @@ def _distinct(
     return found
 
 
-def _fitted(distinct: Mapping[tuple[Step, ...], Sequence[int]], budget: int, room: int) -> tuple[Candidate, ...]:
-    """Each within `budget` and all within `room`; a budget too small to show anything shows nothing."""
+def _fitted(
+    distinct: Mapping[tuple[Step, ...], Sequence[int]], budget: int, room: int, *, least: int
+) -> tuple[Candidate, ...]:
+    """Each within `budget` and all within `room`, but for `least` of each. What fits too little has no lines."""
     whole = {
         steps: sum(len(str(Line(number, *step))) + 1 for number, step in enumerate(steps, 1)) for steps in distinct
     }
-    share = level([min(width, budget) for width in whole.values()], max(room, 0))
+    share = max(level([min(width, budget) for width in whole.values()], max(room, 0)), least)
     candidates = []
     for steps, indices in distinct.items():
-        allowed = min(budget, share) if whole[steps] > share else budget
+        allowed = budget if whole[steps] <= share else min(budget, share)
         if allowed < MIN_BUDGET and whole[steps] > allowed:
-            characters = sum(len(step.text) for step in steps)
+            characters = sum(len(original(step.text)) for step in steps)
             candidates.append(Candidate(tuple(indices), steps, (), (Omission(1, len(steps), characters),)))
             continue
         lines, omissions = fit(steps, allowed)
