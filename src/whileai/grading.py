@@ -311,7 +311,7 @@ class GroupwiseGrading:
                 wanted,
                 calls,
                 tally,
-                cap=self.cap,
+                cap=min(self.cap, getattr(grader, "lambda_cap", math.inf)),
                 min_factor=self.min_factor,
                 hack_zero=self.hack_zero,
                 hack_reward=self.hack_reward,

@@ -7,8 +7,10 @@ an edit of the file.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,26 +19,31 @@ from whileai.errors import Problem, SpecError, UnusableVerdict
 from whileai.kinds.chain import Chain
 from whileai.kinds.runner import Runner
 from whileai.spec.fingerprint import spec_parts
-from whileai.spec.models import GraderSpec, PythonSpec, RulesSpec
+from whileai.spec.models import GraderSpec, LlmSpec, Member, PanelSpec, PythonSpec, RulesSpec
 from whileai.spec.reading import SpecFile, SpecReader
 from whileai.spec.sources import Sources
 
 if TYPE_CHECKING:
     from whileai.checks.report import CheckReport
-    from whileai.spec.roles import ResolvedRole
+    from whileai.judging.prompt import JudgePrompt
+    from whileai.spec.roles import ResolvedRole, Roles
 
 
-def load_grader(path: str | os.PathLike[str], *, models: Mapping[str, Any] | None = None) -> CompiledGrader:
+def load_grader(
+    path: str | os.PathLike[str], *, models: Mapping[str, Any] | None = None, record: bool = False
+) -> CompiledGrader:
     """The grader of a spec, ready to be called.
 
     Args:
         path: a spec's file, or the bare name of a shipped one ("rank_group").
-        models: role -> provider:name or another role, above every other place that defines roles.
+        models: role -> provider:name or another role, above every other place that defines roles. `recorded:`
+            without a name replays the file beside the spec, `x.recorded.jsonl` of `x.yaml`.
+        record: add the replies of live models to that file.
 
     Raises:
         SpecError: every mistake of the spec and of what it refers to, with file, line, key, value and remedy.
     """
-    compiler = _Compiler(SpecReader(Sources()), models=models)
+    compiler = _Compiler(_reader(Sources()), models=models, record=record)
     return compiler.grader(compiler.reader.read(path))
 
 
@@ -47,7 +54,7 @@ def lint(path: str | os.PathLike[str]) -> list[Problem]:
     are looked at as syntax trees, and roles are not resolved.
     """
     try:
-        SpecReader(Sources()).read(path)
+        _reader(Sources()).read(path)
     except SpecError as error:
         return error.problems
     return []
@@ -63,6 +70,9 @@ class CompiledGrader:
         mode: "advantage" or "reward".
         names_hacks: whether a verdict can name hacks.
         is_async: whether `agrade` is the natural way to call it; calling it waits for that.
+        orders: presentation orders that one verdict combines.
+        lambda_cap: the cap of lambda that belongs to its factors; the smaller of this and the trainer's binds.
+        single_vote: (graders that ask models) one vote on a group in exactly the order given; see `checks.votes`.
         skipped: names of links that were left out by `only`.
     """
 
@@ -79,6 +89,10 @@ class CompiledGrader:
         self._columns = tuple(dict.fromkeys(column for link in links for column in link.file.spec.columns))
         self._chain = Chain([link.runner for link in links], self.mode, skipped)
         self.is_async: bool = self._chain.is_async
+        self.orders: int = links[0].runner.orders
+        self.lambda_cap: float = min(link.runner.lambda_cap for link in links)
+        if (vote := getattr(links[0].runner, "single_vote", None)) is not None:
+            self.single_vote: Callable[..., Any] = vote
 
     def __call__(self, *said: Any) -> Any:
         """The verdict on a group (a mapping that `read_verdict` takes), or the scores of one rollout.
@@ -149,6 +163,21 @@ class CompiledGrader:
     def _alone(self, link: _Link, runner: Runner) -> CompiledGrader:
         return CompiledGrader((_Link(link.file, runner),), self._origin)
 
+    def prompts(self, *said: Any) -> list[JudgePrompt]:
+        """What the first link would send for a group: one prompt per order. Empty if it asks no model."""
+        make = getattr(self._links[0].runner, "prompts", None)
+        return [] if make is None else make(*said)
+
+    def price(self, group: Group) -> float | None:
+        """US dollars of one vote of the first link on a group, about; None where no price is known."""
+        price = getattr(self._links[0].runner, "price", None)
+        return 0.0 if price is None else price(group)
+
+    @property
+    def models(self) -> tuple[ResolvedRole, ...]:
+        """The models that its links may ask, in turn."""
+        return tuple(role for link in self._links for role in link.runner.roles)
+
     def fingerprint_parts(self) -> dict[str, str]:
         """Digests of what decides the verdicts of the first link, by name: `spec`, and by kind `function`,
         `templates`, `schemas`, `model`, `transcript`. Equal digests, equal behaviour; no path or host in them."""
@@ -175,7 +204,7 @@ class CompiledGrader:
         return _restored, (source.key, source.shown, origin.sources.kept, origin.roles, names, self.skipped)
 
     def _require_columns(self, first: Any) -> None:
-        rollouts: Group = [first] if self.mode == "reward" else first
+        rollouts: Group = first if isinstance(first, list) else [first]
         for rollout in rollouts:
             missing = [column for column in self._columns if column not in rollout]
             if missing:
@@ -211,10 +240,13 @@ class _Compiler:
         *,
         models: Mapping[str, Any] | None = None,
         resolved: Mapping[str, ResolvedRole] | None = None,
+        record: bool = False,
     ) -> None:
         self.reader = reader
         self.origin = _Origin(reader.sources, dict(resolved or {}))
         self._models = models
+        self._record = record
+        self._roles: Roles | None = None
 
     def grader(self, file: SpecFile) -> CompiledGrader:
         links: list[_Link] = []
@@ -226,11 +258,12 @@ class _Compiler:
         if file.source.key in seen:
             return
         seen.add(file.source.key)
-        links.append(_Link(file, self._runner(file)))
+        links.append(_Link(file, self._runner(file, None)))
         for reference in file.spec.fallback:
             self._collect(self.reader.referenced(reference, file.source), links, seen)
 
-    def _runner(self, file: SpecFile) -> Runner:
+    def _runner(self, file: SpecFile, model: str | None) -> Runner:
+        """What a spec runs as; `model` takes the place of an llm grader's models."""
         spec = file.spec
         if isinstance(spec, RulesSpec):
             from whileai.kinds.rules import RulesRunner
@@ -240,7 +273,56 @@ class _Compiler:
             from whileai.kinds.python import PythonRunner
 
             return PythonRunner(spec, file.source, self.reader.sources)
-        raise SpecError([Problem(file.source.shown, None, "kind", f"kind: {spec.kind} cannot be run here")])
+        if isinstance(spec, LlmSpec):
+            from whileai.kinds.llm import LlmRunner
+
+            references = spec.model if model is None else [model]
+            models = [(reference, self._resolve(reference, file)) for reference in references]
+            return LlmRunner(file, self.reader.sources, models, record=_recording(file) if self._record else None)
+        assert isinstance(spec, PanelSpec)
+        from whileai.kinds.panel import PanelRunner
+
+        return PanelRunner(spec, [self._member(member, file) for member in spec.members])
+
+    def _member(self, member: Member, panel: SpecFile) -> tuple[str, CompiledGrader]:
+        """A member of a panel: its first model alone, and none of its fallbacks, which have a vote of their own."""
+        file = self.reader.referenced(member.grader, panel.source)
+        if member.model is not None and not isinstance(file.spec, LlmSpec):
+            problem = f"{file.spec.name} is kind: {file.spec.kind}, which asks no model"
+            raise SpecError([Problem(panel.source.shown, None, "members", problem, "remove its model:")])
+        link = CompiledGrader((_Link(file, self._runner(file, member.model)),), self.origin).links[0]
+        return (file.spec.name if member.model is None else f"{file.spec.name}[{member.model}]"), link
+
+    def _resolve(self, reference: str, file: SpecFile) -> ResolvedRole:
+        from whileai.spec.roles import Roles
+
+        if reference not in self.origin.roles:
+            if self._roles is None:
+                self._roles = Roles(self._models)
+            role = self._roles.resolve(reference)
+            if role.provider == "recorded" and not role.name:
+                role = replace(role, name=str(_recording(file)))
+            self.origin.roles[reference] = role
+        return self.origin.roles[reference]
+
+
+def _recording(file: SpecFile) -> Path:
+    """Where the recorded replies of a spec stand."""
+    path = file.source.path
+    return path.with_name(path.name.removesuffix(".yaml") + ".recorded.jsonl")
+
+
+def _reader(sources: Sources) -> SpecReader:
+    """A reader that knows what judges are given and may be asked for."""
+    from whileai.judging.prompt import TEMPLATE_NAMES
+    from whileai.judging.schemas import VERDICT_FIELDS, own_schema_problems
+
+    def check_schema(verdict: str, own: Any) -> list[str]:
+        if verdict not in VERDICT_FIELDS:
+            return []  # the verdict itself is the mistake, and is told as one
+        return own_schema_problems(json.loads(sources.shipped("schemas", verdict, (".json",)).text), own)
+
+    return SpecReader(sources, prompt_names=tuple(TEMPLATE_NAMES), check_schema=check_schema)
 
 
 def _restored(
@@ -252,7 +334,7 @@ def _restored(
     skipped: tuple[str, ...],
 ) -> CompiledGrader:
     """A pickled grader again: compiled from the files and models that it carried, with the links that it had."""
-    compiler = _Compiler(SpecReader(Sources(kept)), resolved=roles)
+    compiler = _Compiler(_reader(Sources(kept)), resolved=roles)
     grader = compiler.grader(compiler.reader.read_kept(key, shown))
     if len(grader.links) > len(names):
         grader = grader.only(lambda link: link.link_name in names)

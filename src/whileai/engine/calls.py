@@ -130,6 +130,10 @@ class ModelCaller:
         """What the calls came to so far."""
         return self._counting.snapshot()
 
+    def estimate_usd(self, question: ChatRequest) -> float | None:
+        """US dollars of the question at the first model, about; None where its price is unknown."""
+        return self._links[0].estimate_usd(question)
+
     async def call(
         self, question: ChatRequest, *, read: Callable[[str], V], shown: Sequence[int] = ()
     ) -> CallResult[V]:

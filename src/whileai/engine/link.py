@@ -53,12 +53,18 @@ class Link:
         Raises:
             BudgetExceeded: it would go beyond.
         """
-        estimate = None
-        if self._budget.usd is not None and self._pricing is not None:
-            cap = request.max_tokens or self.provider.default_max_tokens
-            estimate = estimate_usd(request, self._pricing, cap)
+        estimate = self._estimate(request) if self._budget.usd is not None else None
         self._budget.reserve(estimate)
         return estimate
+
+    def estimate_usd(self, question: ChatRequest) -> float | None:
+        """US dollars of a question, about; None if its price is unknown."""
+        return self._estimate(self.request(question))
+
+    def _estimate(self, request: ChatRequest) -> float | None:
+        if self._pricing is None:
+            return None
+        return estimate_usd(request, self._pricing, request.max_tokens or self.provider.default_max_tokens)
 
     def settle(self, estimate: float | None, cost: Cost) -> None:
         """The request is over."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whileai.spec.roles import ResolvedRole
 
 
 class Runner:
@@ -16,11 +20,15 @@ class Runner:
         name: what messages, statistics and certificates call it.
         names_hacks: whether its verdicts can name hacks.
         is_async: whether a call gives an awaitable.
+        orders: how many presentation orders one verdict combines.
+        lambda_cap: the cap of lambda that belongs to its factors; the smaller of this and the trainer's binds.
     """
 
     name: str
     names_hacks: bool = True
     is_async: bool = False
+    orders: int = 1
+    lambda_cap: float = math.inf
 
     def __call__(self, *said: Any) -> Any:
         raise NotImplementedError
@@ -28,6 +36,11 @@ class Runner:
     def parts(self) -> Mapping[str, str]:
         """Digests of what decides this runner's verdicts besides its spec, by name (`function`, `model`)."""
         return {}
+
+    @property
+    def roles(self) -> Sequence[ResolvedRole]:
+        """The models that it may ask, the preferred one first."""
+        return ()
 
     def links(self) -> Sequence[Runner]:
         """The runners that need a certificate each: itself, or one per model."""
