@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
-from whileai.core.group import Group, as_reward, rollouts_of_batch
+from whileai.core import knobs
+from whileai.core.group import Group, as_reward, given, rollouts_of_batch
+from whileai.core.values import shown
 from whileai.errors import BatchError
 
 
@@ -17,13 +19,16 @@ class Batch:
         prompts, completions: text, or lists of messages.
         group_size: rows of one group.
         pass_threshold: a reward of at least this is a pass.
-        task_id: the task of each row.
+        task_id: the task of each row; None and NaN are rows without one.
         environments: given by trainers whose prompts may differ inside a group; prompts are then not compared.
         columns: dataset columns for the grader, each with one value per row.
 
+        Each of these is a list, or whatever is as long and has an order: a tuple, an array, a tensor.
+
     Raises:
         BatchError: lengths that do not match or do not split into groups, text prompts or task ids that differ
-            inside a group (a wrong group size), a reward that is no number.
+            inside a group (a wrong group size), a reward that is no number, columns that are no lists.
+        ConfigError: a group size that is no whole number.
     """
 
     def __init__(
@@ -38,33 +43,29 @@ class Batch:
         environments: Sequence[Any] | None = None,
         columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
-        if isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 1:
-            raise BatchError(f"group_size={group_size!r}: a whole number of at least 1 is wanted")
-        rows = len(completions)
-        for name, values in (("rewards", rewards), ("prompts", prompts)):
-            if len(values) != rows:
-                raise BatchError(f"{len(values)} {name} for {rows} completions: one per row is wanted")
-        if rows % group_size:
+        knobs.whole("group_size", group_size, low=1)
+        self.completions = _listed("completions", completions)
+        rows, size = len(self.completions), int(group_size)
+        self.prompts = _listed("prompts", prompts, rows)
+        if rows % size:
             raise BatchError(
-                f"{rows} rows do not split into groups of {group_size}: {rows % group_size} rows are part of a group "
+                f"{rows} rows do not split into groups of {size}: {rows % size} rows are part of a group "
                 "whose other rows are not in this batch"
             )
-        for row, completion in enumerate(completions):
-            if not isinstance(completion, (str, list, tuple)):
-                raise BatchError(
-                    f"completion {row} is {type(completion).__name__}: text or a list of messages is wanted"
-                )
-        self.size, self.count = group_size, rows // group_size
-        self.prompts, self.completions = prompts, completions
-        self.rewards = _rewards(rewards)
+        kinds = set(map(type, self.completions))
+        if not kinds <= {str, list}:
+            for row, completion in enumerate(self.completions):
+                if not isinstance(completion, (str, list, tuple)):
+                    raise BatchError(
+                        f"completion {row} is {type(completion).__name__}: text or a list of messages is wanted"
+                    )
+        self.size, self.count = size, rows // size
+        self.rewards = _rewards(_listed("rewards", rewards, rows))
         self.passed = [reward is not None and reward >= pass_threshold for reward in self.rewards]
-        self.columns = dict(columns or {})
+        self.columns = {name: _listed(name, values, rows) for name, values in (columns or {}).items()}
         if task_id is not None:
-            self.columns["task_id"] = task_id
-        for name, values in self.columns.items():
-            if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or len(values) != rows:
-                found = f"{len(values)} values" if hasattr(values, "__len__") else type(values).__name__
-                raise BatchError(f"{name} has {found} for {rows} rows: a list with one value per row is wanted")
+            self.columns["task_id"] = [task if given(task) else None for task in _listed("task_id", task_id, rows)]
+        self._bare = not self.columns and kinds == {str} and set(map(type, self.prompts)) == {str}
         if environments is None:
             self._compare_prompts()
         self._compare_tasks()
@@ -80,49 +81,62 @@ class Batch:
 
     def group(self, number: int) -> Group:
         """Group `number` as a grader receives it: copies of whatever could be changed."""
-        start, stop = self.bounds(number)
+        size = self.size
+        start = number * size
+        stop = start + size
+        prompts, completions = self.prompts[start:stop], self.completions[start:stop]
+        rewards, passed = self.rewards[start:stop], self.passed[start:stop]
+        if self._bare:
+            return [
+                {"index": index, "prompt": prompt, "completion": completion, "reward": reward, "passed": ok}
+                for index, prompt, completion, reward, ok in zip(
+                    range(size), prompts, completions, rewards, passed, strict=True
+                )
+            ]
         columns = {name: values[start:stop] for name, values in self.columns.items()}
-        return rollouts_of_batch(
-            self.prompts[start:stop],
-            self.completions[start:stop],
-            self.rewards[start:stop],
-            self.passed[start:stop],
-            columns,
-        )
+        return rollouts_of_batch(prompts, completions, rewards, passed, columns)
 
     def _compare_prompts(self) -> None:
         prompts, size = self.prompts, self.size
         for start in range(0, len(prompts), size):
             first = prompts[start]
-            if isinstance(first, str) and list(prompts[start : start + size]).count(first) != size:
-                other = next(p for p in prompts[start : start + size] if p != first)
+            if isinstance(first, str) and prompts[start : start + size].count(first) != size:
+                other = next(prompt for prompt in prompts[start : start + size] if prompt != first)
                 raise BatchError(
                     f"rows {start} to {start + size - 1} are one group by group_size={size}, but their prompts differ "
-                    f"({_short(first)} and {_short(other)}): is the group size right?"
+                    f"({shown(first, 60)} and {shown(other, 60)}): is the group size right?"
                 )
 
     def _compare_tasks(self) -> None:
-        if "task_id" not in self.columns:
-            return
-        tasks, size = self.columns["task_id"], self.size
+        tasks, size = self.columns.get("task_id", ()), self.size
         for start in range(0, len(tasks), size):
-            if any(task != tasks[start] for task in tasks[start : start + size]):
+            group = tasks[start : start + size]
+            if group.count(group[0]) != size:
                 raise BatchError(
                     f"rows {start} to {start + size - 1} are one group by group_size={size}, but their task_id differs "
-                    f"({list(tasks[start : start + size])}): is the group size right?"
+                    f"({shown(group)}): is the group size right?"
                 )
 
 
-def _rewards(rewards: Sequence[Any]) -> list[float | None]:
-    if hasattr(rewards, "tolist"):
-        rewards = rewards.tolist()
-    if set(map(type, rewards)) == {float}:
-        total = sum(rewards)
-        if total - total == 0.0:  # finite, so every one of them is
-            return list(rewards)
+def _listed(name: str, values: Any, rows: int | None = None) -> list[Any]:
+    """One value per row as a list: equal to what was given, and ours where it was no list."""
+    if type(values) is not list:
+        values = values.tolist() if hasattr(values, "tolist") else values
+        if isinstance(values, (str, bytes, Mapping, set, frozenset)) or not isinstance(values, Sized):
+            raise BatchError(f"{name} is {shown(values, 60)}: a list with one value per row is wanted")
+        values = list(values)  # type: ignore[call-overload]
+    if rows is not None and len(values) != rows:
+        raise BatchError(f"{len(values)} {name} for {rows} completions: a list with one value per row is wanted")
+    return values  # type: ignore[no-any-return]
+
+
+def _rewards(rewards: list[Any]) -> list[float | None]:
+    if set(map(type, rewards)) <= {float, int, bool}:
+        try:
+            values = list(map(float, rewards))
+        except OverflowError:
+            values = []
+        total = sum(values)
+        if values and total - total == 0.0:  # finite, so every one of them is
+            return values  # type: ignore[return-value]
     return [as_reward(reward, f"row {row}") for row, reward in enumerate(rewards)]
-
-
-def _short(prompt: Any) -> str:
-    text = repr(prompt)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,17 +1,23 @@
 """From a verdict to quality factors, one in (0, 1] for each pass.
 
 The rank-to-factor map of the method's report is unpublished; this one is linear with mid-ranks for ties, so
-that the mean factor of a ranking is always (1 + min_factor) / 2 and lambda always 2 / (1 + min_factor): 4/3 at
-the default, which a cap of 3 never reaches.
+that the mean factor of a ranking of two or more is always (1 + min_factor) / 2 and, for binary rewards, lambda
+always 2 / (1 + min_factor): 4/3 at the default, which a cap of 3 never reaches. One pass alone has factor 1.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
+from whileai.core import knobs
+from whileai.core.values import is_bool, shown
 from whileai.core.verdict import Verdict
 from whileai.simulations.defaults import GROUPWISE_HACK_ZERO, GROUPWISE_MIN_FACTOR
+
+_LEAST = 5e-324
+"""The smallest factor there is: no factor is ever 0, which would be no factor."""
 
 
 def factors_from_ranking(
@@ -27,14 +33,15 @@ def factors_from_ranking(
         Factor by index. Ties share the factor of their middle place; a single index has 1.0.
 
     Raises:
-        ValueError: an index stands twice, or `min_factor` is outside (0, 1].
+        ValueError: an entry is no index, an index stands twice, or `min_factor` is outside (0, 1].
     """
-    if isinstance(min_factor, bool) or not 0.0 < min_factor <= 1.0:
-        raise ValueError(f"min_factor={min_factor!r}: a factor is in (0, 1]")
-    tiers = [tuple(entry) if isinstance(entry, Collection) else (entry,) for entry in ranking]
-    factors = _by_place(tiers, min_factor)
+    knobs.number("min_factor", min_factor, low=0.0, high=1.0, open_low=True)
+    if isinstance(ranking, (str, bytes, set, frozenset, Mapping)):
+        raise ValueError(f"ranking {shown(ranking)}: a list of indices, best first, is wanted")
+    tiers = [tuple(map(_index, _members(entry))) for entry in ranking]
+    factors = _by_place([tier for tier in tiers if tier], float(min_factor))
     if len(factors) != sum(map(len, tiers)):
-        raise ValueError(f"ranking {ranking!r} names an index twice")
+        raise ValueError(f"ranking {shown(ranking)} names an index twice")
     return factors
 
 
@@ -62,21 +69,23 @@ def quality_factors(
     given: Mapping[int, float] = verdict.factors or {}
     factors = {index: given.get(index, 1.0) for index in passes if index not in hacks}
     if hacks and not hack_zero:
-        worst = min_factor * min(factors.values(), default=1.0)
+        worst = min_factor * min(factors.values(), default=1.0) or _LEAST
         factors.update(dict.fromkeys(hacks, worst))
     return factors
 
 
 def _by_place(tiers: Sequence[tuple[int, ...]], min_factor: float) -> dict[int, float]:
-    places = sum(map(len, tiers))
+    indices = [index for tier in tiers for index in tier]
+    places = len(indices)
     if len(tiers) == places:
-        return dict(zip([tier[0] for tier in tiers], _line(places, min_factor), strict=True))
+        line = _line(places, min_factor)
+        return {index: line[place] for place, index in enumerate(indices)}
     factors: dict[int, float] = {}
     step = (1.0 - min_factor) / (places - 1) if places > 1 else 0.0
     first = 0
     for tier in tiers:
         middle = first + (len(tier) - 1) / 2
-        factors.update(dict.fromkeys(tier, 1.0 - step * middle))
+        factors.update(dict.fromkeys(tier, max(min_factor, 1.0 - step * middle)))
         first += len(tier)
     return factors
 
@@ -86,4 +95,18 @@ def _line(places: int, min_factor: float) -> tuple[float, ...]:
     if places <= 1:
         return (1.0,) * places
     step = (1.0 - min_factor) / (places - 1)
-    return tuple(1.0 - step * place for place in range(places))
+    return tuple(max(min_factor, 1.0 - step * place) for place in range(places))
+
+
+def _members(entry: object) -> Collection[object]:
+    """The entry's indices: a tie's own, or the one that it is."""
+    if isinstance(entry, (str, bytes, Mapping)) or getattr(entry, "ndim", None) == 0:
+        return (entry,)
+    return entry if isinstance(entry, Collection) else (entry,)
+
+
+def _index(entry: object) -> int:
+    try:
+        return operator.index(entry if not is_bool(entry) else "")  # type: ignore[arg-type]
+    except TypeError:
+        raise ValueError(f"ranking entry {shown(entry, 60)} is no index") from None

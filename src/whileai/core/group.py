@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from whileai.core import knobs
 from whileai.core.rollout import completion_text, copy_json
+from whileai.core.values import as_float, shown, unwrapped
 from whileai.errors import BatchError
 from whileai.simulations.defaults import GROUPWISE_PASS_THRESHOLD
 
@@ -41,7 +43,7 @@ class RowGroup:
 
 
 def groups_from_rows(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, Any]],
     *,
     group_size: int | None = None,
     pass_threshold: float = GROUPWISE_PASS_THRESHOLD,
@@ -49,25 +51,33 @@ def groups_from_rows(
     """Rows by group, in order of first appearance.
 
     Args:
-        rows: mappings with `reward`, one of `GROUP_KEYS`, and `completion`, `messages` or `final_text`.
+        rows: mappings with `reward`, one of `GROUP_KEYS`, and `completion`, `messages` or `final_text`. A value
+            that is None or NaN counts as absent, and so does an empty id.
         group_size: rollouts a training group has; the rows of one key are then cut into groups of that size
             (the last one may be smaller).
 
     Raises:
         BatchError: a row has no key, no reward or no completion; it names the row and what it lacks.
+        ConfigError: a group size that is no whole number.
     """
-    if group_size is not None and (isinstance(group_size, bool) or group_size < 1):
-        raise BatchError(f"group_size={group_size!r}: a group has at least one rollout")
-    positions: dict[tuple[str, str], list[int]] = {}
+    if group_size is not None:
+        knobs.whole("group_size", group_size, low=1)
+    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+        raise BatchError(f"rows={shown(rows, 60)}: a list of mappings is wanted")
+    kept: list[Mapping[str, Any]] = []
+    found: dict[tuple[str, bool, str], list[int]] = {}
     for number, row in enumerate(rows):
-        positions.setdefault(_group_key(row, number), []).append(number)
+        if not isinstance(row, Mapping):
+            raise BatchError(f"row {number} is {type(row).__name__}, not a mapping with reward and completion")
+        kept.append(row)
+        found.setdefault(_group_key(row, number), []).append(number)
     groups = []
-    for (_, key), found in positions.items():
-        step = group_size or len(found)
-        for start in range(0, len(found), step):
-            members = tuple(found[start : start + step])
+    for (_, _, key), numbers in found.items():
+        step = len(numbers) if group_size is None else int(group_size)
+        for start in range(0, len(numbers), step):
+            members = tuple(numbers[start : start + step])
             rollouts = [
-                rollout_from_row(rows[number], index, number=number, pass_threshold=pass_threshold)
+                rollout_from_row(kept[number], index, number=number, pass_threshold=pass_threshold)
                 for index, number in enumerate(members)
             ]
             groups.append(RowGroup(key, members, rollouts))
@@ -90,24 +100,27 @@ def rollout_from_row(
     if not isinstance(row, Mapping):
         raise BatchError(f"{where} is {type(row).__name__}, not a mapping with reward and completion")
     if "reward" not in row:
-        raise BatchError(f"{where} has no `reward`; it has {_listed(row)}")
+        raise BatchError(f"{where} has no `reward`; it has {_named(row)}")
     reward = as_reward(row["reward"], where)
-    prompt, messages = row.get("prompt"), row.get("messages")
+    prompt, messages, completion = (
+        value if given(value := row.get(name)) else None for name in ("prompt", "messages", "completion")
+    )
     if messages is not None:
         if not isinstance(messages, (list, tuple)):
             raise BatchError(f"{where}: `messages` is {type(messages).__name__}, not a list of messages")
-        lead, messages = _split_prompt(messages)
+        lead, messages = _split_prompt(messages, prompt)
         prompt = lead if prompt is None else prompt
-    completion = row.get("completion")
     if isinstance(completion, (list, tuple)):
         messages, completion = completion, completion_text(completion)
     elif completion is None and messages is not None:
         completion = completion_text(messages)
-    elif completion is None:
-        completion = row.get("final_text")
+    elif completion is None and given(row.get("final_text")):
+        completion = row["final_text"]
     if not isinstance(completion, str):
+        what = f"a completion that is {type(completion).__name__}" if completion is not None else "no completion"
         raise BatchError(
-            f"{where} has no completion: give `completion`, `messages` or `final_text`; it has {_listed(row)}"
+            f"{where} has {what}: give `completion` (text, or a list of messages), `messages` or `final_text`; it "
+            f"has {_named(row)}"
         )
     rollout: Rollout = {
         "index": index,
@@ -117,13 +130,13 @@ def rollout_from_row(
         "passed": reward is not None and reward >= pass_threshold,
     }
     if messages is not None:
-        rollout["messages"] = [copy_json(message) for message in messages]
+        rollout["messages"] = copy_json(list(messages))
     for name, value in row.items():
         if name not in RESERVED:
             rollout[name] = copy_json(value)
-    task = next((row[name] for name in TASK_KEYS if row.get(name) is not None), None)
+    task = next((name for name in TASK_KEYS if is_id(row.get(name))), None)
     if task is not None:
-        rollout["task_id"] = task
+        rollout["task_id"] = rollout[task]
     return rollout
 
 
@@ -135,21 +148,16 @@ def rollouts_of_batch(
     columns: Mapping[str, Sequence[Any]],
 ) -> Group:
     """The rollouts of one group of a trainer's batch; all arguments are that group's own, of one length."""
-    if not columns and set(map(type, completions)) == {str} and type(prompts[0]) is str:
-        return [
-            {"index": i, "prompt": prompt, "completion": completion, "reward": reward, "passed": ok}
-            for i, (prompt, completion, reward, ok) in enumerate(
-                zip(prompts, completions, rewards, passed, strict=True)
-            )
-        ]
-    group = [
-        _rollout(i, prompt, completion, reward, ok)
-        for i, (prompt, completion, reward, ok) in enumerate(zip(prompts, completions, rewards, passed, strict=True))
-    ]
-    for name, values in columns.items():
-        if name not in RESERVED:
-            for rollout, value in zip(group, values, strict=True):
-                rollout[name] = copy_json(value)
+    group = []
+    for index, (prompt, completion, reward, ok) in enumerate(zip(prompts, completions, rewards, passed, strict=True)):
+        text = completion if isinstance(completion, str) else completion_text(completion)
+        rollout = {"index": index, "prompt": copy_json(prompt), "completion": text, "reward": reward, "passed": ok}
+        if text is not completion:
+            rollout["messages"] = copy_json(list(completion))
+        for name, values in columns.items():
+            if name not in RESERVED:
+                rollout[name] = copy_json(values[index])
+        group.append(rollout)
     return group
 
 
@@ -157,40 +165,50 @@ def as_reward(value: Any, where: str) -> float | None:
     """A verifier's reward as a float; None where it could not score (None, NaN or infinite)."""
     if value is None:
         return None
-    try:
-        if isinstance(value, str):
-            raise TypeError
-        reward = float(value)
-    except (TypeError, ValueError):
-        raise BatchError(f"{where}: reward {value!r} is not a number") from None
+    reward = as_float(value)
+    if reward is None:
+        raise BatchError(f"{where}: reward {shown(value, 60)} is not a number that a float can hold")
     return reward if math.isfinite(reward) else None
 
 
-def _rollout(index: int, prompt: Any, completion: Any, reward: float | None, passed: bool) -> Rollout:
-    text = completion if isinstance(completion, str) else completion_text(completion)
-    rollout = {"index": index, "prompt": copy_json(prompt), "completion": text, "reward": reward, "passed": passed}
-    if text is not completion:
-        rollout["messages"] = copy_json(list(completion))
-    return rollout
+def given(value: Any) -> bool:
+    """There is a value: neither None nor NaN, which is how tables write an empty cell."""
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
 
 
-def _group_key(row: Any, number: int) -> tuple[str, str]:
-    if not isinstance(row, Mapping):
-        raise BatchError(f"row {number} is {type(row).__name__}, not a mapping with reward and completion")
+def is_id(value: Any) -> bool:
+    """There is an id: 0 is one, "" is none."""
+    return given(value) and value != ""
+
+
+def _group_key(row: Mapping[str, Any], number: int) -> tuple[str, bool, str]:
+    """Name, whether the id is text ("0" is not 0), and the id."""
     for name in GROUP_KEYS:
         value = row.get(name)
-        if value is not None:
-            return name, value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
-    raise BatchError(f"row {number} says no group: give one of {', '.join(GROUP_KEYS)}; it has {_listed(row)}")
+        if not (given(value) if name == "prompt" else is_id(value)):
+            continue
+        if isinstance(value, str):
+            return name, True, value
+        value = unwrapped(value)
+        if isinstance(value, float) and value.is_integer():  # whole numbers of a column with empty cells
+            value = int(value)
+        try:
+            return name, False, json.dumps(value, sort_keys=True, default=str)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BatchError(f"row {number}: `{name}` is {shown(value, 60)}, which names no group: {error}") from None
+    raise BatchError(f"row {number} says no group: give one of {', '.join(GROUP_KEYS)}; it has {_named(row)}")
 
 
-def _split_prompt(messages: Sequence[Any]) -> tuple[list[Any], Sequence[Any]]:
-    """A whole conversation as prompt and completion: the completion begins where the policy first acts."""
+def _split_prompt(messages: Sequence[Any], prompt: Any) -> tuple[list[Any], Sequence[Any]]:
+    """A whole conversation as prompt and completion: the completion begins after the prompt, where that is known
+    and stands first, else where the policy first acts."""
+    if isinstance(prompt, (list, tuple)) and prompt and list(messages[: len(prompt)]) == list(prompt):
+        return list(prompt), messages[len(prompt) :]
     for position, message in enumerate(messages):
         if isinstance(message, Mapping) and message.get("role") in ("assistant", "tool", "function"):
-            return copy_json(list(messages[:position])), messages[position:]
-    return copy_json(list(messages)), ()
+            return list(messages[:position]), messages[position:]
+    return list(messages), ()
 
 
-def _listed(row: Mapping[str, Any]) -> str:
+def _named(row: Mapping[str, Any]) -> str:
     return ", ".join(map(str, row)) or "no keys"

@@ -6,6 +6,7 @@ import math
 import numbers
 from typing import Any
 
+from whileai.core.values import is_bool, shown
 from whileai.errors import ConfigError
 
 
@@ -21,22 +22,24 @@ def number(
     """Raise `ConfigError` unless `value` is a number in [low, high] ((low, high] with `open_low`)."""
     good = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if good:
-        real = float(value)
+        try:
+            real = float(value)
+        except OverflowError:  # a whole number that no float can hold
+            real = math.nan
         good = (low < real if open_low else low <= real) and real <= high and (infinite or math.isfinite(real))
     if not good:
         left = "(" if open_low or low == -math.inf else "["
         right = "]" if high < math.inf or infinite else ")"
-        raise ConfigError(f"{name}={value!r}: a number in {left}{low:g}, {high:g}{right} is wanted")
+        raise ConfigError(f"{name}={shown(value)}: a number in {left}{low:g}, {high:g}{right} is wanted")
 
 
 def whole(name: str, value: Any, *, low: int) -> None:
     """Raise `ConfigError` unless `value` is a whole number of at least `low`."""
-    good = isinstance(value, numbers.Integral) and value is not True and value is not False
-    if not good or int(value) < low:
-        raise ConfigError(f"{name}={value!r}: a whole number of at least {low} is wanted")
+    if is_bool(value) or not isinstance(value, numbers.Integral) or int(value) < low:
+        raise ConfigError(f"{name}={shown(value)}: a whole number of at least {low} is wanted")
 
 
 def flag(name: str, value: object) -> None:
     """Raise `ConfigError` unless `value` is True or False."""
     if not isinstance(value, bool):
-        raise ConfigError(f"{name}={value!r}: True or False is wanted")
+        raise ConfigError(f"{name}={shown(value)}: True or False is wanted")

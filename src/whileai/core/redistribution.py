@@ -11,17 +11,23 @@ other rewards a pass below the group's mean is left as it is: a smaller factor w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from whileai.core import knobs
+from whileai.core.values import as_float, shown
 from whileai.simulations.defaults import GROUPWISE_CAP, GROUPWISE_PASS_THRESHOLD
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-_LARGE = 1e100
-"""Above this magnitude sums and products are computed on scaled rewards, so that none of them overflows."""
+_SMALL, _LARGE = 1e-100, 1e100
+"""Between these magnitudes of rewards no sum and no product below can leave the range of floats."""
+_STEEP = 1e150
+"""Up to this lambda the same holds for factors."""
+_ROUNDING = 2.220446049250313e-16
+"""Of one float operation. An advantage below `size` of them is a reward that equals the mean."""
 _MAX = 1.7976931348623157e308
 
 
@@ -41,67 +47,100 @@ def redistribute(
         pass_threshold: a reward of at least this is a pass.
 
     Returns:
-        One advantage per rollout, with mean zero. Never NaN.
+        One advantage per rollout, finite, with mean zero (sums beyond the float range end at its edge).
 
     Raises:
-        ValueError: a reward is not finite, a pass has no factor or one outside (0, 1], or the cap is below 1.
+        ValueError: a reward is no finite number, a pass has no factor or one outside (0, 1], factors that are not
+            this group's, a cap below 1.
     """
-    rewards = list(map(float, rewards))
-    if not cap >= 1.0:
-        raise ValueError(f"cap={cap!r}: lambda is never below 1, so a cap is at least 1 (math.inf for none)")
-    passes = [i for i, reward in enumerate(rewards) if reward >= pass_threshold]
-    if not math.isfinite(sum(rewards)):
-        for i, reward in enumerate(rewards):
-            if not math.isfinite(reward):
-                raise ValueError(f"reward {reward!r} of index {i} is not finite")
+    _check_knobs(cap, pass_threshold)
+    rewards = [*rewards]
     try:
-        by_pass = [(i, float(factors[i])) for i in passes]
+        values = list(map(float, rewards))
+        finite = math.isfinite(sum(rewards))  # unlike float(), a sum refuses text
+    except (TypeError, ValueError, OverflowError):
+        finite = False
+    if not finite:
+        for index, reward in enumerate(rewards):
+            if (value := as_float(reward)) is None or not math.isfinite(value):
+                raise ValueError(f"reward {shown(reward, 60)} of index {index} is no finite number")
+    passes: list[tuple[int, float]] = []
+    index = 0
+    try:
+        for index, reward in enumerate(values):
+            if reward >= pass_threshold:
+                factor = factors[index]
+                if not 0.0 < factor <= 1.0:
+                    raise ValueError(f"quality factor {shown(factor, 60)} of index {index} is not in (0, 1]")
+                passes.append((index, float(factor)))
     except (KeyError, IndexError):
-        known = factors if isinstance(factors, Mapping) else range(len(factors))
-        absent = next(i for i in passes if i not in known)
-        raise ValueError(f"passing index {absent} has no quality factor") from None
-    for i, factor in by_pass:
-        if not 0.0 < factor <= 1.0:
-            raise ValueError(f"quality factor {factor!r} of index {i} is not in (0, 1]")
-    return redistribute_passes(rewards, by_pass, cap)[0]
+        raise ValueError(f"passing index {index} has no quality factor") from None
+    except TypeError:
+        raise ValueError(f"factors {shown(factors)}: a number in (0, 1] for index {index} is wanted") from None
+    if len(factors) != len(passes):
+        _check_places(factors, len(values))
+    return redistribute_passes(values, passes, cap)[0]
 
 
 def redistribute_passes(
-    rewards: list[float], passes: Sequence[tuple[int, float]], cap: float
+    rewards: Sequence[float], passes: Collection[tuple[int, float]], cap: float
 ) -> tuple[list[float], float]:
     """A' and the uncapped lambda (1.0 where nothing moves), from finite rewards and (index, factor) of each pass."""
     size = len(rewards)
     if not size:
         return [], 1.0
-    mean = sum(rewards) / size
     largest = max(max(rewards), -min(rewards))
-    if largest > _LARGE:
-        scaled, moved = redistribute_passes([reward / largest for reward in rewards], passes, cap)
-        return [max(-_MAX, min(_MAX, advantage * largest)) for advantage in scaled], moved
+    if not _SMALL < largest < _LARGE:
+        return _redistribute_scaled(rewards, passes, cap, largest)
+    mean = sum(rewards) / size
     advantages = [reward - mean for reward in rewards]
+    level = size * _ROUNDING * largest
     mass = held = 0.0
-    for i, factor in passes:
-        if (advantage := advantages[i]) > 0.0:
+    rising = []
+    for index, factor in passes:
+        advantage = advantages[index]
+        if advantage > level:
             mass += advantage
             held += factor * advantage
-    if mass <= 0.0:
+            rising.append((index, factor))
+    if not rising:
         return advantages, 1.0
-    best = 1.0
-    if held < 1e-290:  # factors or advantages so small that the product underflows: the weights alone are exact
-        best = max(factor for i, factor in passes if advantages[i] > 0.0)
-        held = sum(factor / best * (advantages[i] / mass) for i, factor in passes if advantages[i] > 0.0)
-        moved = 1.0 / held / best if best > 1e-300 else math.inf
-        weight = min(1.0 / held, cap * best)
-    else:
-        moved = mass / held
-        weight = min(moved, cap)
-    for i, factor in passes:
-        if (advantage := advantages[i]) > 0.0:
-            advantages[i] = weight * (factor / best) * advantage
+    if held * _STEEP < mass:
+        return _redistribute_scaled(rewards, passes, cap, largest)
+    moved = mass / held
+    weight = moved if moved < cap else cap
+    for index, factor in rising:
+        advantages[index] *= weight * factor
     if moved > cap:
         excess = sum(advantages) / size
         advantages = [advantage - excess for advantage in advantages]
     return advantages, moved
+
+
+def _redistribute_scaled(
+    rewards: Sequence[float], passes: Collection[tuple[int, float]], cap: float, largest: float
+) -> tuple[list[float], float]:
+    """The same with rewards relative to the largest and factors relative to the best: exact at any magnitude."""
+    size = len(rewards)
+    if largest == 0.0:
+        return [0.0] * size, 1.0
+    relative = [reward / largest for reward in rewards]
+    mean = sum(relative) / size
+    advantages = [reward - mean for reward in relative]
+    rising = [(index, factor) for index, factor in passes if advantages[index] > size * _ROUNDING]
+    moved = 1.0
+    if rising:
+        best = max(factor for _, factor in rising)
+        mass = sum(advantages[index] for index, _ in rising)
+        held = sum(factor / best * advantages[index] for index, factor in rising)
+        moved = mass / held / best  # infinite where it is beyond the floats
+        weight = min(mass / held, cap * best)
+        for index, factor in rising:
+            advantages[index] *= weight * (factor / best)
+    if moved > cap:
+        excess = sum(advantages) / size
+        advantages = [advantage - excess for advantage in advantages]
+    return [max(-_MAX, min(_MAX, advantage * largest)) for advantage in advantages], moved
 
 
 def redistribute_batch(
@@ -118,7 +157,7 @@ def redistribute_batch(
         cap, pass_threshold: as in `redistribute`.
 
     Returns:
-        (groups, size), each row with mean zero. Never NaN.
+        (groups, size), each row with mean zero, finite.
 
     Raises:
         ValueError: shapes that do not match, a reward that is not finite, a pass's factor outside (0, 1], or
@@ -126,20 +165,20 @@ def redistribute_batch(
     """
     import numpy as np
 
-    reward = np.asarray(rewards, dtype=np.float64)
-    factor = np.asarray(factors, dtype=np.float64)
+    _check_knobs(cap, pass_threshold)
+    reward, factor = _numbers(rewards, "rewards"), _numbers(factors, "factors")
     if reward.ndim != 2 or factor.shape != reward.shape:
         raise ValueError(f"rewards {reward.shape} and factors {factor.shape}: both are (groups, size)")
-    if not cap >= 1.0:
-        raise ValueError(f"cap={cap!r}: lambda is never below 1, so a cap is at least 1 (math.inf for none)")
-    if not np.isfinite(reward.sum()) and not np.isfinite(reward).all():
+    if not np.isfinite(reward).all():
         group, index = np.argwhere(~np.isfinite(reward))[0]
-        raise ValueError(f"reward {reward[group, index]!r} of group {group}, index {index} is not finite")
+        raise ValueError(f"reward {float(reward[group, index])} of group {group}, index {index} is not finite")
     passed = reward >= pass_threshold
     outside = passed & ~((factor > 0.0) & (factor <= 1.0))
     if outside.any():
         group, index = np.argwhere(outside)[0]
-        raise ValueError(f"quality factor {factor[group, index]!r} of group {group}, index {index} is not in (0, 1]")
+        raise ValueError(
+            f"quality factor {float(factor[group, index])} of group {group}, index {index} is not in (0, 1]"
+        )
     return redistribute_masked(reward, factor, passed, cap)[0]
 
 
@@ -152,40 +191,52 @@ def redistribute_masked(
     groups, size = reward.shape
     if not size or not groups:
         return reward.copy(), np.ones(groups)
-    low, high = float(reward.min()), float(reward.max())
-    largest = max(high, -low)
     rewards_t = np.ascontiguousarray(reward.T)  # groups along the fast axis: sums over a group are then adds
-    if largest > _LARGE:
-        return _one_by_one(reward, factor, passed, cap)
-    advantage: NDArray[Any] = rewards_t - rewards_t.sum(axis=0) / size
-    rising = np.where(np.ascontiguousarray(passed.T), advantage, 0.0)
-    np.maximum(rising, 0.0, out=rising)
-    mass = rising.sum(axis=0)
-    shared = np.where(rising > 0.0, factor.T, 0.0)
-    shared *= rising
-    held = shared.sum(axis=0)
-    live = mass > 0.0
-    if bool((held[live] < 1e-290).any()):
-        return _one_by_one(reward, factor, passed, cap)
-    moved = np.divide(mass, held, out=np.ones(groups), where=live)
-    shared *= np.minimum(moved, cap)
-    shared -= rising
-    shared *= live
-    advantage += shared
-    capped = moved > cap
-    if bool(capped.any()):
-        advantage -= np.where(capped, advantage.sum(axis=0) / size, 0.0)
-    return np.ascontiguousarray(advantage.T), moved
+    largest = np.maximum(rewards_t.max(axis=0), -rewards_t.min(axis=0))
+    with np.errstate(all="ignore"):  # groups at the ends of the float range are computed one by one below
+        advantage = rewards_t - rewards_t.sum(axis=0) / size
+        moves = advantage > largest * (size * _ROUNDING)
+        moves &= passed.T
+        rising = np.where(moves, advantage, 0.0)
+        mass = rising.sum(axis=0)
+        rising *= np.where(moves, factor.T, 0.0)
+        held = rising.sum(axis=0)
+        moved = np.divide(mass, held, out=np.ones(groups), where=held > 0.0)
+        rising *= np.minimum(moved, cap)
+        np.copyto(advantage, rising, where=moves)
+        capped = moved > cap
+        if capped.any():
+            advantage -= np.where(capped, advantage.sum(axis=0) / size, 0.0)
+        extreme = held * _STEEP < mass
+        extreme |= (largest >= _LARGE) | ((largest <= _SMALL) & (largest > 0.0))
+    result = np.ascontiguousarray(advantage.T)
+    for row in np.flatnonzero(extreme).tolist():
+        passes = [(index, float(factor[row, index])) for index in np.flatnonzero(passed[row]).tolist()]
+        result[row], moved[row] = redistribute_passes(reward[row].tolist(), passes, cap)
+    return result, moved
 
 
-def _one_by_one(
-    reward: NDArray[np.float64], factor: NDArray[np.float64], passed: NDArray[np.bool_], cap: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Rewards near the ends of the float range: exactness before speed."""
+def _check_knobs(cap: float, pass_threshold: float) -> None:
+    if not (type(cap) is float and cap >= 1.0 and type(pass_threshold) is float and pass_threshold == pass_threshold):
+        knobs.number("cap", cap, low=1.0, infinite=True)
+        knobs.number("pass_threshold", pass_threshold)
+
+
+def _check_places(factors: Mapping[int, float] | Sequence[float], size: int) -> None:
+    """Factors of failures may be given and are not read; those of rollouts that are not there are a mistake."""
+    if not isinstance(factors, Mapping):
+        if len(factors) != size:
+            raise ValueError(f"{len(factors)} quality factors for {size} rewards: one per rollout, or by index")
+        return
+    for index in factors:
+        if index not in range(size):
+            raise ValueError(f"factors name index {shown(index, 60)}: the group has 0 to {size - 1}")
+
+
+def _numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
     import numpy as np
 
-    advantages, moved = np.empty_like(reward), np.empty(len(reward))
-    for row in range(len(reward)):
-        passes = [(int(i), float(factor[row, i])) for i in np.flatnonzero(passed[row])]
-        advantages[row], moved[row] = redistribute_passes(reward[row].tolist(), passes, cap)
-    return advantages, moved
+    array = np.asarray(values)
+    if array.dtype.kind not in "biufO":
+        raise ValueError(f"{name} are {array.dtype}: numbers are wanted")
+    return array.astype(np.float64, copy=False)

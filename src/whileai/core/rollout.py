@@ -13,9 +13,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
+
+from whileai.core.values import shown
 
 Message = Mapping[str, Any]
 
@@ -36,34 +42,37 @@ class ToolResult(NamedTuple):
     id: str | None
 
 
-def completion_text(messages: Sequence[Any]) -> str:
+def completion_text(messages: Any) -> str:
     """The completion as text, one line-separated part per event, in order.
 
     Assistant text stands bare; a call is `<tool_call>{"name": ..., "arguments": ...}</tool_call>`, a result
     `<tool_response>...</tool_response>`, a user turn `<user>...</user>`. In assistant text `<tool_call>` is
     left alone (models that are not parsed write their calls so); the other tags are escaped as `&lt;`. In
-    results and user turns every one of the tags is.
+    results and user turns every one of the tags is. A tag counts as one however it is cased or spaced, in wide
+    letters and with invisible characters in it.
     """
     parts: list[str] = []
-    for kind, value in events(messages):
-        if kind == "call":
-            shown = _json({"name": value.name, "arguments": value.arguments})
-            parts.append(f"<tool_call>{_ANY_TAG.sub(_JSON_LESS_THAN, shown)}</tool_call>")
-        elif kind == "result":
-            parts.append(f"<tool_response>{_ANY_TAG.sub('&lt;', value.content)}</tool_response>")
-        elif kind == "assistant":
-            parts.append(_FORGED_TAG.sub("&lt;", value))
+    for speaker, run in groupby(events(messages), key=itemgetter(0)):
+        values = [value for _, value in run]
+        if speaker == "call":
+            for call in values:
+                text = _json({"name": call.name, "arguments": call.arguments})
+                parts.append(f"<tool_call>{_escape(text, _TAGS, _json_escape)}</tool_call>")
+        elif speaker == "result":
+            parts += [f"<tool_response>{_escape(result.content, _TAGS)}</tool_response>" for result in values]
+        elif speaker == "assistant":
+            parts.append(_escape("\n".join(values), _TAGS - {"tool_call"}))  # a tag may be spread over texts
         else:
-            parts.append(f"<{kind}>{_ANY_TAG.sub('&lt;', value)}</{kind}>")
+            parts += [f"<{speaker}>{_escape(text, _TAGS)}</{speaker}>" for text in values]
     return "\n".join(parts)
 
 
-def tool_calls(messages: Sequence[Any]) -> list[ToolCall]:
+def tool_calls(messages: Any) -> list[ToolCall]:
     """Every tool call of the assistant's, in order, from the structure of the messages only."""
     return [value for kind, value in events(messages) if kind == "call"]
 
 
-def tool_results(messages: Sequence[Any]) -> list[ToolResult]:
+def tool_results(messages: Any) -> list[ToolResult]:
     """Every tool result, in order, from the structure of the messages only."""
     return [value for kind, value in events(messages) if kind == "result"]
 
@@ -71,40 +80,46 @@ def tool_results(messages: Sequence[Any]) -> list[ToolResult]:
 EventKind = Literal["assistant", "user", "system", "call", "result"]
 
 
-def events(messages: Sequence[Any]) -> Iterator[tuple[EventKind, Any]]:
+def events(messages: Any) -> Iterator[tuple[EventKind, Any]]:
     """What happened, in order: text (str) of a role, `ToolCall`, or `ToolResult`. Empty text is left out.
 
-    Reads the chat-completions form (`tool_calls`, role `tool`) and the messages form (`tool_use` and
-    `tool_result` blocks). A role that nobody knows speaks as the user.
+    Reads the chat-completions form (`tool_calls`, the older `function_call`, role `tool`) and the messages form
+    (`tool_use` and `tool_result` blocks). Neighbouring text blocks of a message are one text. A role that nobody
+    knows speaks as the user; what is no message is shown as the assistant's text.
     """
     names: dict[str, str] = {}
-    for message in messages:
+    for message in _blocks(messages):
         if not isinstance(message, Mapping):
-            yield "assistant", str(message)
+            if text := _block_text(message):
+                yield "assistant", text
             continue
         role = message.get("role")
         content = message.get("content")
         if role in ("tool", "function"):
-            call_id = _text_or_none(message.get("tool_call_id"))
-            name = _text_or_none(message.get("name")) or names.get(call_id or "")
-            yield "result", ToolResult(name, content_text(content), call_id)
+            yield "result", _result(message, "tool_call_id", names)
             continue
         speaker = _SPEAKERS.get(role, "user") if isinstance(role, str) else "user"
+        texts: list[str] = []
         for block in _blocks(content):
-            call = _call_of(block) if speaker == "assistant" else None
-            if call is not None:
-                names[call.id or ""] = call.name
-                yield "call", call
-            elif isinstance(block, Mapping) and block.get("type") == "tool_result":
-                result_id = _text_or_none(block.get("tool_use_id"))
-                yield (
-                    "result",
-                    ToolResult(names.get(result_id or ""), content_text(block.get("content")), result_id),
-                )
-            elif text := content_text([block]):
+            event: tuple[EventKind, Any] | None = None
+            if isinstance(block, Mapping):
+                if speaker == "assistant" and (call := _call_of(block)) is not None:
+                    event = "call", call
+                elif speaker != "assistant" and block.get("type") == "tool_result":
+                    event = "result", _result(block, "tool_use_id", names)
+            if event is None:
+                texts.append(_block_text(block))
+                continue
+            if text := "".join(texts):
                 yield speaker, text
+            texts = []
+            if event[0] == "call":
+                names[event[1].id or ""] = event[1].name
+            yield event
+        if text := "".join(texts):
+            yield speaker, text
         calls = message.get("tool_calls")
-        for raw in calls if isinstance(calls, (list, tuple)) else ():
+        for raw in filter(None, (*_blocks(calls), *_blocks(message.get("function_call")))):
             call = _call_of(raw) or ToolCall("unknown", raw, None)
             names[call.id or ""] = call.name
             yield "call", call
@@ -112,20 +127,32 @@ def events(messages: Sequence[Any]) -> Iterator[tuple[EventKind, Any]]:
 
 def content_text(content: Any) -> str:
     """A message's content as text: a string as it is, None as "", text blocks joined, other blocks as `[type]`."""
-    if isinstance(content, str):
-        return content
-    if content is None:
-        return ""
-    return "".join(_block_text(block) for block in _blocks(content))
+    return content if isinstance(content, str) else "".join(map(_block_text, _blocks(content)))
 
 
 def copy_json(value: Any) -> Any:
-    """A copy whose lists and dicts are the caller's no longer; leaves (text, numbers, anything else) are shared."""
-    if isinstance(value, dict):
-        return {key: copy_json(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [copy_json(item) for item in value]
-    return value
+    """A copy whose lists and dicts are the caller's no longer; leaves (text, numbers, anything else) are shared.
+
+    Tuples that hold lists, dicts or tuples become lists. Without recursion: a policy may nest its arguments as
+    deeply as it likes.
+    """
+    if not isinstance(value, (dict, list, tuple)):
+        return value
+    copied: list[Any] = [value]
+    made: dict[int, Any] = {}  # by identity, so that a cycle ends
+    unread: list[Any] = [copied]
+    while unread:
+        holder = unread.pop()
+        for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if not isinstance(item, (dict, list, tuple)):
+                continue
+            if isinstance(item, tuple) and not any(isinstance(part, (dict, list, tuple)) for part in item):
+                continue
+            if id(item) not in made:
+                made[id(item)] = new = dict(item) if isinstance(item, dict) else list(item)
+                unread.append(new)
+            holder[key] = made[id(item)]
+    return copied[0]
 
 
 _SPEAKERS: dict[str, EventKind] = {
@@ -134,13 +161,44 @@ _SPEAKERS: dict[str, EventKind] = {
     "system": "system",
     "developer": "system",
 }
-_FORGED_TAG = re.compile(r"<(?=\s*/?\s*(?:tool_response|user|system)\b)", re.IGNORECASE)
-_ANY_TAG = re.compile(r"<(?=\s*/?\s*(?:tool_call|tool_response|user|system)\b)", re.IGNORECASE)
-_JSON_LESS_THAN = r"\\u003c"
+_TAGS = frozenset({"tool_call", "tool_response", "user", "system"})
+_PREFIXES = frozenset(tag[:end] for tag in _TAGS for end in range(len(tag) + 1))
+_TAG_START = re.compile(r"[<\uff1c\ufe64](?=\s*+(?:[/tTuUsS]|[^\s!-~]))")
+"""Where one of them can begin: `<`, in any width, before its first letter, a slash, or what may be invisible."""
+
+
+def _escape(text: str, tags: frozenset[str], escaped: Callable[[str], str] = lambda _: "&lt;") -> str:
+    def less_than(found: re.Match[str]) -> str:
+        return escaped(found[0]) if _names_a_tag(text, found.end(), tags) else found[0]
+
+    return _TAG_START.sub(less_than, text)
+
+
+def _names_a_tag(text: str, start: int, tags: frozenset[str]) -> bool:
+    """Whether a reader who ignores case, width, spacing and what is invisible reads one of `tags` here."""
+    name = ""
+    for position in range(start, len(text)):
+        letters = _letters(text[position])
+        if name in tags and not (letters and (letters[0].isalnum() or letters[0] == "_")):
+            return True
+        name += letters if name or letters != "/" else ""
+        if name not in _PREFIXES:
+            return False
+    return name in tags
+
+
+@lru_cache(maxsize=4096)
+def _letters(character: str) -> str:
+    """What is left of a character without case, width, accents, spacing and invisibility: mostly one letter."""
+    folded = unicodedata.normalize("NFKD", character).casefold()
+    return "".join(c for c in folded if unicodedata.category(c)[0] not in "CMZ" and c not in "\u115f\u1160")
+
+
+def _json_escape(character: str) -> str:
+    return f"\\u{ord(character):04x}"
 
 
 def _blocks(content: Any) -> Sequence[Any]:
-    """Content as blocks, with neighbouring text kept apart the way it came."""
     if content is None:
         return ()
     return content if isinstance(content, (list, tuple)) else (content,)
@@ -150,11 +208,15 @@ def _block_text(block: Any) -> str:
     if isinstance(block, str):
         return block
     if isinstance(block, Mapping):
-        text = block.get("text")
-        if isinstance(text, str):
-            return text
-        return f"[{block.get('type', 'block')}]"
-    return str(block)
+        text, kind = block.get("text"), block.get("type")
+        return text if isinstance(text, str) else f"[{kind if isinstance(kind, str) else 'block'}]"
+    return "" if block is None else _json(block)
+
+
+def _result(message: Message, id_key: str, names: Mapping[str, str]) -> ToolResult:
+    call_id = _text_or_none(message.get(id_key))
+    name = _text_or_none(message.get("name")) or names.get(call_id or "")
+    return ToolResult(name, content_text(message.get("content")), call_id)
 
 
 def _call_of(raw: Any) -> ToolCall | None:
@@ -174,11 +236,36 @@ def _call_of(raw: Any) -> ToolCall | None:
 
 
 def _text_or_none(value: Any) -> str | None:
-    return None if value is None else str(value)
+    return value if value is None or isinstance(value, str) else _json(value)
 
 
 def _json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles, nesting without end
-        return json.dumps({"name": value["name"], "arguments": "[arguments that are no JSON]"}, ensure_ascii=False)
+        return "".join(_json_pieces(value))
+
+
+def _json_pieces(value: Any) -> Iterator[str]:
+    """JSON without recursion, whatever the value: what a policy wrote must not hide by its form."""
+    seen: set[int] = set()
+    unread: list[tuple[bool, Any]] = [(False, value)]  # (is JSON text already, what comes next); the last is next
+    while unread:
+        ready, item = unread.pop()
+        if ready:
+            yield item
+        elif not isinstance(item, (Mapping, list, tuple)):
+            try:
+                yield json.dumps(item, ensure_ascii=False, default=str)
+            except ValueError:  # whole numbers of more digits than Python writes
+                yield json.dumps(shown(item))
+        elif id(item) in seen:
+            yield '"[shown above]"'
+        else:
+            seen.add(id(item))
+            mapping = isinstance(item, Mapping)
+            inner: list[tuple[bool, Any]] = []
+            for key, part in item.items() if isinstance(item, Mapping) else enumerate(item):
+                name = json.dumps(key if isinstance(key, str) else shown(key), ensure_ascii=False) + ": "
+                inner += [(True, (", " if inner else "") + (name if mapping else "")), (False, part)]
+            unread += reversed([(True, "{" if mapping else "["), *inner, (True, "}" if mapping else "]")])

@@ -7,16 +7,19 @@ scored rows (A' = 0), and the rest is shaped without it. A group without a verdi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from whileai.core.factors import quality_factors
 from whileai.core.redistribution import redistribute_masked, redistribute_passes
 from whileai.core.verdict import Verdict
 
-VECTORISE_FROM = 16
+VECTORISE_FROM = 20
 """Groups from which on one numpy call is quicker than plain Python group by group."""
+
+
+_Prepared = tuple[Sequence[float | None], dict[int, float], tuple[int, ...], Verdict]
+"""A group whose hacks are reset: rewards, factor by passing index, hacks, verdict."""
 
 
 class GroupShape(NamedTuple):
@@ -52,7 +55,7 @@ def shape_by_verdict(
     hack_zero: bool,
     hack_reward: float | None,
 ) -> list[GroupShape]:
-    """Advantage mode: rewards, passing indices and verdict of each group (all of one size) to its shape."""
+    """Advantage mode: rewards, passing indices and verdict of each group to its shape."""
     prepared = []
     for rewards, passes, verdict in groups:
         factors = quality_factors(verdict, passes, min_factor=min_factor, hack_zero=hack_zero)
@@ -63,9 +66,9 @@ def shape_by_verdict(
             for index in hacks:
                 rewards[index] = min(0.0, lowest) if hack_reward is None else hack_reward
         prepared.append((rewards, factors, hacks, verdict))
-    if len(prepared) >= VECTORISE_FROM and not any(None in rewards for rewards, *_ in prepared):
-        return _vectorised(prepared, cap)
-    return [_one(rewards, factors, hacks, verdict, cap) for rewards, factors, hacks, verdict in prepared]
+    if len(prepared) < VECTORISE_FROM or len({len(group[0]) for group in prepared}) > 1:
+        return [_one(group, cap) for group in prepared]
+    return _vectorised(prepared, cap)
 
 
 def shape_by_product(
@@ -86,59 +89,62 @@ def shape_by_product(
     return GroupShape(_filled(shaped), products, failures=tuple(failures.values()))
 
 
-def _one(
-    rewards: Sequence[float | None],
-    factors: dict[int, float],
-    hacks: tuple[int, ...],
-    verdict: Verdict,
-    cap: float,
-) -> GroupShape:
-    scored = [index for index, reward in enumerate(rewards) if reward is not None]
-    values = [reward for reward in rewards if reward is not None]
-    place = {index: position for position, index in enumerate(scored)}
-    passes = [(place[index], factor) for index, factor in factors.items()]
-    advantages, moved = redistribute_passes(values, passes, cap)
-    mean = sum(values) / len(values)
-    shaped: list[float] = [mean] * len(rewards)
-    for index, advantage in zip(scored, advantages, strict=True):
-        shaped[index] = advantage + mean
-    if not math.isfinite(sum(shaped)):
-        shaped = [max(-_MAX, min(_MAX, value)) for value in shaped]
+def _one(group: _Prepared, cap: float) -> GroupShape:
+    rewards, factors, hacks, verdict = group
+    scored = [reward for reward in rewards if reward is not None]
+    mean = _mean(scored)
+    if len(scored) < len(rewards):
+        places = [index for index, reward in enumerate(rewards) if reward is not None]
+        among = {places.index(index): factor for index, factor in factors.items()}
+        shape = _one((scored, among, hacks, verdict), cap)
+        shaped = [mean] * len(rewards)
+        for index, reward in zip(places, shape.rewards, strict=True):
+            shaped[index] = reward
+        return shape._replace(rewards=shaped, factors=factors)
+    advantages, moved = redistribute_passes(scored, factors.items(), cap)
+    shaped = [advantage + mean for advantage in advantages]
+    total = sum(shaped)
+    if total - total != 0.0:  # not finite
+        shaped = [max(-_MAX, min(_MAX, reward)) for reward in shaped]
     return GroupShape(shaped, factors, hacks, moved > cap, (), verdict)
 
 
-def _vectorised(
-    prepared: Sequence[tuple[Any, dict[int, float], tuple[int, ...], Verdict]], cap: float
-) -> list[GroupShape]:
+def _vectorised(prepared: Sequence[_Prepared], cap: float) -> list[GroupShape]:
     import numpy as np
 
-    reward = np.array([rewards for rewards, *_ in prepared], dtype=np.float64)
+    reward = np.array([group[0] for group in prepared], dtype=np.float64)  # None becomes NaN
     size = reward.shape[1]
-    where = [
-        start + i
-        for start, (_, factors, _, _) in zip(range(0, reward.size, size), prepared, strict=True)
-        for i in factors
-    ]
+    where = [number * size + index for number, group in enumerate(prepared) for index in group[1]]
     quality = np.zeros(reward.size, dtype=np.float64)
-    quality[where] = [factor for _, factors, _, _ in prepared for factor in factors.values()]
-    shaped_factors = quality.reshape(len(prepared), size)
-    advantages, moved = redistribute_masked(reward, shaped_factors, shaped_factors > 0.0, cap)
-    advantages += reward.mean(axis=1, keepdims=True)
-    np.clip(advantages, -_MAX, _MAX, out=advantages)
-    return [
+    quality[where] = [factor for group in prepared for factor in group[1].values()]
+    factor = quality.reshape(reward.shape)
+    advantages, moved = redistribute_masked(reward, factor, factor > 0.0, cap)
+    with np.errstate(over="ignore"):
+        advantages += reward.mean(axis=1, keepdims=True)
+    shapes = [
         GroupShape(shaped, factors, hacks, capped, (), verdict)
         for shaped, capped, (_, factors, hacks, verdict) in zip(
             advantages.tolist(), (moved > cap).tolist(), prepared, strict=True
         )
     ]
+    for number in np.flatnonzero(~np.isfinite(advantages).all(axis=1)).tolist():
+        shapes[number] = _one(prepared[number], cap)  # rows without a reward, or at the end of the float range
+    return shapes
 
 
 _MAX = 1.7976931348623157e308
+
+
+def _mean(values: Sequence[float]) -> float:
+    total = sum(values)
+    if total - total == 0.0:  # finite
+        return total / len(values) if values else 0.0
+    return sum(value / len(values) for value in values)
 
 
 def _filled(rewards: Sequence[float | None]) -> list[float]:
     scored = [reward for reward in rewards if reward is not None]
     if len(scored) == len(rewards):
         return scored
-    mean = sum(scored) / len(scored) if scored else 0.0
+    mean = _mean(scored)
     return [mean if reward is None else reward for reward in rewards]

@@ -12,6 +12,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from whileai.core import knobs
+from whileai.core.values import as_float, shown
 from whileai.simulations.defaults import (
     SPREAD_BAND,
     SPREAD_CLUSTER_SHARE,
@@ -20,6 +22,7 @@ from whileai.simulations.defaults import (
 )
 
 _ROUNDING = 1e-12
+"""Scores such as 0.5 and 0.6 differ by a little less than 0.1 as floats; both rules mean the written numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,11 @@ def spread(
         band, cluster_share: more than this share of the scores within `band` of the median is no spread.
 
     Raises:
-        ValueError: a score is not finite.
+        ValueError: a score is not a finite number, or a threshold is no number of its range.
     """
+    knobs.number("min_std", min_std, low=0.0)
+    knobs.number("band", band, low=0.0)
+    knobs.number("cluster_share", cluster_share, low=0.0, high=1.0)
     return judge_spread([list(scores)], groups=groups, min_std=min_std, band=band, cluster_share=cluster_share)
 
 
@@ -121,9 +127,11 @@ def judge_spread(
 
     `ungraded` counts passes whose call failed: they train like passes at the median, and count so.
     """
-    scores = [float(score) for group in by_group for score in group]
-    if not all(map(math.isfinite, scores)):
-        raise ValueError("scores are finite numbers; " + repr(next(s for s in scores if not math.isfinite(s))))
+    scores: list[float] = []
+    for value in (score for group in by_group for score in group):
+        if (number := as_float(value)) is None or not math.isfinite(number):
+            raise ValueError(f"score {shown(value, 60)}: scores are finite numbers")
+        scores.append(number)
     failed = sum(count for _, count, _ in failures)
     problems = []
     if not scores:
@@ -131,10 +139,11 @@ def judge_spread(
         why = "every grader call failed" if failed else "no group has two or more passes"
         problems.append(f"{why}: there is no score to judge by")
     else:
-        std, median = statistics.pstdev(scores), statistics.median(scores)
+        std = statistics.pstdev(scores)
+        median = (statistics.median_low(scores) / 2) + (statistics.median_high(scores) / 2)
         near = sum(abs(score - median) <= band + _ROUNDING for score in scores)
         clustered = (near + ungraded) / (len(scores) + ungraded)
-        if std < min_std:
+        if std < min_std - _ROUNDING:
             problems.append(f"std {std:.3f} is under {min_std:g}")
         if clustered > cluster_share:
             problems.append(

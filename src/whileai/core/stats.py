@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from operator import mul
 from typing import Any
 
 
@@ -35,8 +35,8 @@ class GradingStats:
     grader_failures: int = 0
     hacks: int = 0
     lambda_capped: int = 0
-    failures: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    reasons: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    failures: Mapping[str, int] = field(default_factory=dict, hash=False)
+    reasons: Mapping[str, str] = field(default_factory=dict, hash=False)
     factor_count: int = 0
     factor_mean: float = 0.0
     factor_std: float = 0.0
@@ -54,16 +54,6 @@ class GradingStats:
             f"{self.grader_calls} grader calls, {self.grader_failures} failed (fell back), "
             f"{self.hacks} hacks zeroed{factors}{unchecked}"
         )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        values = {name: getattr(self, name) for name in self.__slots__}
-        values["failures"], values["reasons"] = dict(self.failures), dict(self.reasons)
-        return _restore, (values,)
-
-
-def _restore(values: dict[str, Any]) -> GradingStats:
-    proxies = {name: MappingProxyType(values[name]) for name in ("failures", "reasons")}
-    return GradingStats(**{**values, **proxies})
 
 
 @dataclass(slots=True)
@@ -127,8 +117,8 @@ class Counters:
                 grader_failures=sum(total.failures.values()),
                 hacks=total.hacks,
                 lambda_capped=total.lambda_capped,
-                failures=MappingProxyType(dict(total.failures)),
-                reasons=MappingProxyType(dict(total.reasons)),
+                failures=dict(total.failures),
+                reasons=dict(total.reasons),
                 factor_count=self._count,
                 factor_mean=self._mean,
                 factor_std=(self._squares / self._count) ** 0.5 if self._count else 0.0,
@@ -145,4 +135,5 @@ def _moments(values: Iterable[float]) -> tuple[int, float, float]:
     if not found:
         return 0, 0.0, 0.0
     mean = sum(found) / len(found)
-    return len(found), mean, sum([(value - mean) ** 2 for value in found])
+    shifts = [value - mean for value in found]
+    return len(found), mean, sum(map(mul, shifts, shifts))

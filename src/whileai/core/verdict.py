@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from whileai.core.values import as_float, is_bool, shown
 from whileai.errors import UnusableVerdict
 
 KINDS = {
@@ -27,6 +28,7 @@ KINDS = {
     "missing_pass": "a passing index without rank or factor",
     "bad_factor": "a factor that is no number in (0, 1]",
     "bad_hacks": "hacks that are no list of indices",
+    "unreadable": "an object whose own conversion, iteration or attributes raised",
     "bad_scores": "reward mode: solution or behavior is no number in [0, 1]",
 }
 """The kinds of unusable output that statistics count by."""
@@ -62,21 +64,52 @@ def read_verdict(output: object, passes: Sequence[int], size: int) -> Verdict:
     ("10") are indices.
 
     Raises:
-        UnusableVerdict: with the kind and the reason.
+        UnusableVerdict: with the kind and the reason. Whatever the output, nothing else is raised.
     """
-    if type(output) is dict and len(output) <= 2 and type(ranking := output.get("ranking")) is list:
-        hacks = output.get("hacks")
-        simple = (hacks is None or hacks == []) and len(output) == (1 if "hacks" not in output else 2)
-        if simple and set(map(type, ranking)) == {int} and sorted(ranking) == passes:
-            return Verdict(tuple([(index,) for index in ranking]))
-    said = _mapping_of(output)
+    try:
+        if type(output) is dict and type(ranking := output.get("ranking")) is list:
+            hacks = output.get("hacks")
+            bare = (hacks is None or (type(hacks) is list and not hacks)) and len(output) == 1 + ("hacks" in output)
+            if bare and set(map(type, ranking)) == {int} and sorted(ranking) == passes:
+                return Verdict(tuple([(index,) for index in ranking]), None, (), {})
+        return _read(_mapping_of(output), frozenset(passes), size)
+    except UnusableVerdict:
+        raise
+    except Exception as error:
+        raise _unreadable(error) from error
+
+
+def read_scores(output: object) -> Scores:
+    """Read a grader's output on one pass in reward mode: `solution` and `behavior`, each in [0, 1]."""
+    try:
+        said = _mapping_of(output)
+        values = []
+        for name in ("solution", "behavior"):
+            if said.get(name) is None:
+                _unusable("bad_scores", f"no {name} in {_short(said)}")
+            value = _number(said[name])
+            if value is None or not 0.0 <= value <= 1.0:
+                _unusable("bad_scores", f"{name} is {shown(said[name])}, not a number in [0, 1]")
+            values.append(value)
+        return Scores(*values)
+    except UnusableVerdict:
+        raise
+    except Exception as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> UnusableVerdict:
+    """An object that a grader made has conversions, iterations and attributes of its own, which may raise anything."""
+    return UnusableVerdict("unreadable", f"reading the output raised {shown(error)}")
+
+
+def _read(said: Mapping[str, Any], passing: frozenset[int], size: int) -> Verdict:
     ranking, factors, hacks = said.get("ranking"), said.get("factors"), said.get("hacks")
     if ranking is None and factors is None and hacks is None:
         _unusable("no_verdict", f"neither ranking nor factors nor hacks in {_short(said)}")
     if ranking is not None and factors is not None:
         _unusable("conflict", "ranking and factors together; give one of them")
     extra = {key: value for key, value in said.items() if key not in ("ranking", "factors", "hacks")}
-    passing = frozenset(passes)
     named = _read_hacks(hacks, passing, size)
     if ranking is not None:
         tiers = _read_ranking(ranking, passing, size)
@@ -89,26 +122,12 @@ def read_verdict(output: object, passes: Sequence[int], size: int) -> Verdict:
     return Verdict(None, None, named, extra)
 
 
-def read_scores(output: object) -> Scores:
-    """Read a grader's output on one pass in reward mode: `solution` and `behavior`, each in [0, 1]."""
-    said = _mapping_of(output)
-    values = []
-    for name in ("solution", "behavior"):
-        if said.get(name) is None:
-            _unusable("bad_scores", f"no {name} in {_short(said)}")
-        value = _number(said[name])
-        if value is None or not 0.0 <= value <= 1.0:
-            _unusable("bad_scores", f"{name} is {said[name]!r}, not a number in [0, 1]")
-        values.append(value)
-    return Scores(*values)
-
-
 def _mapping_of(output: object) -> Mapping[str, Any]:
     if isinstance(output, Verdict):
         return {**output.extra, "ranking": output.ranking, "factors": output.factors, "hacks": output.hacks}
     if isinstance(output, Scores):
         return output._asdict()
-    if isinstance(output, (str, bytes)):
+    if isinstance(output, (str, bytes, bytearray)):
         return _from_json(output)
     if isinstance(output, Mapping):
         return output
@@ -119,15 +138,15 @@ def _mapping_of(output: object) -> Mapping[str, Any]:
         dumped = dump()
         if isinstance(dumped, Mapping):
             return dumped
-    return _unusable("no_verdict", f"{_short(output)} is no verdict: return a mapping with ranking, factors or hacks")
+    return _unusable("no_verdict", f"{shown(output)} is no verdict: return a mapping with ranking, factors or hacks")
 
 
-def _from_json(text: str | bytes) -> Mapping[str, Any]:
+def _from_json(text: str | bytes | bytearray) -> Mapping[str, Any]:
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key, value in found:
             if key in result:
-                raise ValueError(f"key {key!r} stands twice")
+                raise ValueError(f"key {shown(key, 60)} stands twice")
             result[key] = value
         return result
 
@@ -148,7 +167,7 @@ def _read_ranking(ranking: object, passing: frozenset[int], size: int) -> tuple[
         tie = []
         for member in members:
             if _is_list(member):
-                _unusable("bad_ranking", f"{_short(member)} inside a tie: a ranking nests once")
+                _unusable("bad_ranking", f"{shown(member)} inside a tie: a ranking nests once")
             index = _index(member, size, "ranking")
             if index in seen:
                 _unusable("doubled_index", f"index {index} stands twice in the ranking")
@@ -182,7 +201,7 @@ def _read_factors(factors: object, passing: frozenset[int], size: int) -> dict[i
             continue
         factor = _number(value)
         if factor is None or not 0.0 < factor <= 1.0:
-            _unusable("bad_factor", f"factor {value!r} of index {index} is no number in (0, 1]")
+            _unusable("bad_factor", f"factor {shown(value)} of index {index} is no number in (0, 1]")
         result[index] = factor
     return result
 
@@ -207,22 +226,17 @@ def _index(value: object, size: int, what: str) -> int:
     else:
         number = _number(value)
     if number is None or number != int(number):
-        _unusable("bad_index", f"{_short(value)} in the {what} is no index")
+        _unusable("bad_index", f"{shown(value)} in the {what} is no index")
     index = int(number)
     if not 0 <= index < size:
-        _unusable("unknown_index", f"index {index} in the {what}: the group has 0 to {size - 1}")
+        _unusable("unknown_index", f"index {shown(value, 40)} in the {what}: the group has 0 to {size - 1}")
     return index
 
 
-def _number(value: Any) -> float | None:
-    """A finite number as it is or as a float; None for everything else: bools, text, NaN, arrays."""
-    if isinstance(value, (str, bytes, bool)) or type(value).__name__ in ("bool_", "bool"):
-        return None
-    try:
-        number = float(value)  # numpy and tensor scalars convert
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        return None
-    return number if math.isfinite(number) else None
+def _number(value: object) -> float | None:
+    """A finite number; None for everything else: bools, text, NaN, arrays."""
+    number = None if is_bool(value) else as_float(value)
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _is_list(value: object) -> bool:
@@ -233,13 +247,12 @@ def _is_list(value: object) -> bool:
 
 def _items(value: Any, kind: str, what: str, *, ordered: bool) -> list[Any]:
     if not _is_list(value) or (ordered and isinstance(value, (set, frozenset))):
-        _unusable(kind, f"{what} is {_short(value)}, not a list")
+        _unusable(kind, f"{what} is {shown(value)}, not a list")
     return list(value.tolist() if hasattr(value, "tolist") else value)
 
 
-def _short(value: object) -> str:
-    text = repr(dict(value)) if isinstance(value, Mapping) else repr(value)
-    return text if len(text) <= 120 else text[:117] + "..."
+def _short(said: Mapping[str, Any]) -> str:
+    return shown(dict(said))
 
 
 def _unusable(kind: str, reason: str) -> NoReturn:
