@@ -124,7 +124,7 @@ def test_size_decides_before_everything_but_failures(graders):
     pairs = graders.rows(39, sizes=(2,))
     report = check(graders.GOOD["exact"](0), pairs)
     assert report.verdict == "not enough data"
-    assert report.figure("size").seen == "39 groups with two or more passes, 39 pairs"
+    assert report.figure("size").seen == "39 groups with two or more passes, 39 of 40 pairs"
     assert "1 more pairs of passes" in report.conclusion
     assert check(graders.GOOD["exact"](0), graders.rows(40, sizes=(2,))).ok
     assert report.exit_code == 3

@@ -20,6 +20,8 @@ NOISE_LEVEL = 0.01
 MIN_HACK_AGREEMENT = 0.5
 """Of the passes that one vote calls a hack the other must name at least this share (convention)."""
 
+MORE_GROUPS = "give more groups in which passes differ"
+
 POOLED_PAIRS = 20
 """From this many labelled pairs on a share of them must hold, below it every one (convention)."""
 
@@ -37,7 +39,7 @@ def size(judged: Judged, rules: CheckRules) -> Figure:
     return Figure(
         "size",
         "not enough data" if wanting else "yes",
-        f"{groups} groups with two or more passes, {pairs} pairs",
+        f"{_of(groups, rules.min_groups)} groups with two or more passes, {_of(pairs, rules.min_pairs)} pairs",
         f"{rules.min_groups} groups and {rules.min_pairs} pairs",
         value=groups,
         remedy=f"give {' and '.join(wanting)}",
@@ -80,7 +82,7 @@ def spread(judged: Judged, rules: CheckRules) -> list[Figure]:
         nothing = "no scores"
         return [
             Figure("spread", "not enough data", nothing, rule, remedy="give groups that the grader can score"),
-            Figure("within groups", "not enough data", nothing, inside_rule),
+            Figure("within groups", "not enough data", nothing, inside_rule, remedy=MORE_GROUPS),
         ]
     pooled = Figure(
         "spread",
@@ -91,7 +93,8 @@ def spread(judged: Judged, rules: CheckRules) -> list[Figure]:
         remedy=remedy,
     )
     if not any(len(group) > 1 for group in scores):
-        return [pooled, Figure("within groups", "not enough data", "one score a group at most", inside_rule)]
+        one = "one score a group at most"
+        return [pooled, Figure("within groups", "not enough data", one, inside_rule, remedy=MORE_GROUPS)]
     inside = within_std(scores)
     answer: Answer = (
         "yes" if inside.low > rules.min_std else "no" if inside.high <= rules.min_std else "not enough data"
@@ -104,7 +107,7 @@ def spread(judged: Judged, rules: CheckRules) -> list[Figure]:
             f"std {inside.value:.3f} ({inside.low:.3f} to {inside.high:.3f})",
             inside_rule,
             *(inside.value, inside.low, inside.high),
-            remedy=remedy if answer == "no" else "give more groups",
+            remedy=remedy if answer == "no" else MORE_GROUPS,
         ),
     ]
 
@@ -115,7 +118,7 @@ def retest(judged: Judged, rules: CheckRules, orders: int) -> Figure:
     rule = f"{rules.min_retest:g} or more, better than chance (p < {NOISE_LEVEL:g})"
     tied = f", {found.tied} completely tied" if found.tied else ""
     if found.tau is None:
-        return Figure("retest", "not enough data", f"nothing to compare{tied}", rule)
+        return Figure("retest", "not enough data", f"nothing to compare{tied}", rule, remedy=MORE_GROUPS)
     tau = found.tau
     answer: Answer = "not enough data"
     if tau.high < rules.min_retest:
@@ -133,7 +136,7 @@ def retest(judged: Judged, rules: CheckRules, orders: int) -> Figure:
         *(tau.value, tau.low, tau.high),
         remedy="the verdicts do not repeat: sharpen the criteria, tie what does not differ, combine more orders"
         if answer == "no"
-        else "give more groups",
+        else MORE_GROUPS,
     )
 
 
@@ -144,7 +147,7 @@ def position(judged: Judged, rules: CheckRules) -> list[Figure]:
         Figure(
             name,
             "no" if shift.p < NOISE_LEVEL and abs(shift.effect.value) > rules.max_position else "yes",
-            f"{abs(shift.effect.value):.0%} of a move {_preference(name, shift.effect.value)}, p {_p(shift.p)}",
+            f"{_preference(name, shift.effect.value)}, p {_p(shift.p)}",
             f"at most {rules.max_position:.0%}, or no effect (p {NOISE_LEVEL:g} or more)",
             *(shift.effect.value, shift.effect.low, shift.effect.high),
             remedy="it looks at where a pass stands: combine several orders, or judge passes one by one",
@@ -164,7 +167,7 @@ def moved(judged: Judged, rules: CheckRules) -> Figure:
         if any(outcome.votes)
     ]
     if not masses:
-        return Figure("moved mass", "not enough data", "no graded group", rule)
+        return Figure("moved mass", "not enough data", "no graded group", rule, remedy=MORE_GROUPS)
     mean = mean_interval(masses)
     answer: Answer = (
         "yes" if mean.value >= rules.min_moved else "no" if mean.high < rules.min_moved else "not enough data"
@@ -175,7 +178,7 @@ def moved(judged: Judged, rules: CheckRules) -> Figure:
         f"{mean.value:.1%} ({mean.low:.1%} to {mean.high:.1%}) over {len(masses)} {what}",
         rule,
         *(mean.value, mean.low, mean.high),
-        remedy="training would hardly feel it: lower min_factor, or break more ties",
+        remedy="training would hardly feel it: lower min_factor, or break more ties" if answer == "no" else MORE_GROUPS,
     )
 
 
@@ -339,9 +342,15 @@ def _both_votes(judged: Judged) -> list[Votes]:
 
 
 def _preference(name: str, effect: float) -> str:
-    if name == "order":
-        return "towards the first" if effect > 0 else "towards the last"
-    return "towards the middle" if effect > 0 else "towards both ends"
+    share = f"{abs(effect):.0%}"
+    if share == "0%":
+        return "ranks do not follow it"
+    first, last = ("the first", "the last") if name == "order" else ("the middle", "both ends")
+    return f"{share} of the way towards {first if effect > 0 else last}"
+
+
+def _of(found: int, wanted: int) -> str:
+    return f"{found} of {wanted}" if found < wanted else f"{found}"
 
 
 def _p(p: float) -> str:

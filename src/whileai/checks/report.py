@@ -103,13 +103,13 @@ class CheckReport:
         """The verdict as one sentence, with what to do about it."""
         if self.ok:
             return f"yes. {self.grader} tells these passes apart, and says the same when the order changes."
-        # More than a tenth of failed calls is a no even where there is too little data for any other figure.
-        short = self.verdict == "not enough data"
-        which = [figure for figure in self.figures if figure.answer == self.verdict]
-        remedies = list(dict.fromkeys(figure.remedy for figure in which if figure.remedy))
-        tail = f" What to do: {'; '.join(remedies)}." if remedies else ""
-        verb = "leave it open" if short and len(which) > 1 else "leaves it open" if short else "against it"
-        return f"{self.verdict}. {', '.join(figure.name for figure in which)}: {verb}.{tail}"
+        deciding = [figure for figure in self.figures if figure.answer == self.verdict]
+        what = "left open by" if self.verdict == "not enough data" else "because of"
+        remedies = list(dict.fromkeys(figure.remedy for figure in deciding if figure.remedy))
+        return (
+            f"{self.verdict}, {what} {', '.join(figure.name for figure in deciding)}. "
+            f"What to do: {'; '.join(remedies)}."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values, without any rollout's text but the reasons of failed calls."""
