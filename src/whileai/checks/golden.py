@@ -34,7 +34,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from whileai.checks.rows import read_rows
-from whileai.checks.votes import GateKnobs, Run
+from whileai.checks.votes import GateKnobs, Run, natural_call
 from whileai.core.factors import quality_factors
 from whileai.core.group import Group, groups_from_rows, rollout_from_row
 from whileai.core.rollout import copy_json
@@ -234,10 +234,11 @@ def run_cases(
     grader: Callable[..., Any], golden: GoldenFile, knobs: GateKnobs, *, run: Run = run_calls
 ) -> list[CaseResult]:
     """What the grader says to every case, in order. Never raises for a call that fails."""
+    call = natural_call(grader)
     limits: dict[str, Any] = {"concurrency": knobs.concurrency, "timeout_s": knobs.timeout_s}
     if knobs.mode != "reward":
         said = run(
-            lambda case: grader(copy_json(case.group)),
+            lambda case: call(copy_json(case.group)),
             golden.cases,
             read=lambda output, case: read_verdict(output, case.passes, len(case.group)),
             **limits,
@@ -247,7 +248,7 @@ def run_cases(
         ]
     calls = [(case, index) for case in golden.cases for index in case.passes]
     said = run(
-        lambda call: grader(copy_json(call[0].group[call[1]]), copy_json(call[0].expected.rubric)),
+        lambda item: call(copy_json(item[0].group[item[1]]), copy_json(item[0].expected.rubric)),
         calls,
         read=lambda output, call: read_scores(output),
         **limits,

@@ -178,9 +178,14 @@ def _collect_scores(
     return outcomes
 
 
+def natural_call(grader: Grader) -> Grader:
+    """How many calls at once are made best: awaited where the grader is asynchronous inside."""
+    return grader.agrade if getattr(grader, "is_async", False) else grader  # type: ignore[attr-defined]
+
+
 def _ask(grader: Grader, arguments: tuple[Any, ...], turn: int) -> Any:
     vote = getattr(grader, "single_vote", None)
-    return grader(*arguments) if vote is None else vote(*arguments, repeat=turn)
+    return natural_call(grader)(*arguments) if vote is None else vote(*arguments, repeat=turn)
 
 
 def _shuffled(calls: list[Any], subjects: Sequence[Subject]) -> list[Any]:
