@@ -130,6 +130,7 @@ def test_stale_says_what_changed(change, words):
     ("knobs", "words"),
     [
         ({"min_factor": 0.25}, "min_factor changed from 0.5 to 0.25"),
+        ({"min_factor": 0.50000001}, "min_factor changed from 0.5 to 0.50000001"),
         ({"hack_zero": False}, "hack_zero changed from True to False"),
         ({"pass_threshold": 1.0}, "pass_threshold changed from 0.5 to 1"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from whileai.checks.gate import plan_gate, run_gate
 from whileai.checks.golden import load_golden
 from whileai.checks.votes import GateKnobs
-from whileai.errors import BatchError, BudgetExceeded
+from whileai.errors import BatchError, BudgetExceeded, ConfigError
 from whileai.spec.models import CheckRules
 
 SERIAL = GateKnobs(concurrency=1)
@@ -221,6 +221,8 @@ def test_plan_says_what_it_takes_and_calls_nothing(graders, forty, tmp_path):
     assert "$" not in str(plan_gate(never, forty))
     reward = plan_gate(never, forty, knobs=GateKnobs(mode="reward"))
     assert reward.calls == 2 * sum(row["reward"] for row in forty)
+    with pytest.raises(ConfigError, match="planned for mode='reward'"):
+        check(never, reward)
 
 
 def test_a_grader_with_one_vote_at_a_time_is_asked_for_it(graders, forty):

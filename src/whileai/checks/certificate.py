@@ -146,15 +146,17 @@ def gate_fingerprint(parts: Mapping[str, str], *, rules: CheckRules, knobs: Gate
     """
     own: dict[str, str] = {"mode": knobs.mode}
     if knobs.mode == "reward":
-        own["floor"] = f"{knobs.floor:g}"
+        own["floor"] = f"{knobs.floor:.12g}"
         own["rubrics"] = _rubrics(knobs.rubrics)
     else:
-        own["min_factor"] = f"{knobs.min_factor:g}"
+        own["min_factor"] = f"{knobs.min_factor:.12g}"
         own["hack_zero"] = str(knobs.hack_zero)
-    own["pass_threshold"] = f"{knobs.pass_threshold:g}"
+    own["pass_threshold"] = f"{knobs.pass_threshold:.12g}"
     asked = rules.model_dump(exclude={"because"})
     usual = CheckRules().model_dump(exclude={"because"})
-    own["check"] = ", ".join(f"{name}={value:g}" for name, value in asked.items() if value != usual[name]) or "defaults"
+    own["check"] = (
+        ", ".join(f"{name}={value:.12g}" for name, value in asked.items() if value != usual[name]) or "defaults"
+    )
     return {**parts, **own}
 
 

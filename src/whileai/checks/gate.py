@@ -22,7 +22,7 @@ from whileai.checks.report import Answer, CheckReport, Figure
 from whileai.checks.votes import NOT_MADE, GateKnobs, Grader, Outcome, Progress, Run, Subject, call_count, collect_votes
 from whileai.core.group import Group, groups_from_rows
 from whileai.engine.schedule import run_calls
-from whileai.errors import kind_and_reason
+from whileai.errors import ConfigError, kind_and_reason
 from whileai.spec.models import CheckRules
 
 UNTESTED = (
@@ -116,12 +116,17 @@ def run_gate(
     Args:
         grader: called as training calls it; where it has `single_vote`, that is called (see `checks.votes`).
         rules: what is asked, the `check:` of a spec.
-        knobs: those of the training; the plan's mode must be theirs.
+        knobs: those of the training.
         progress: called now and then with calls done and calls in all.
         run: see `engine.schedule.run_calls`.
+
+    Raises:
+        ConfigError: the plan was made for another mode.
     """
     if not isinstance(plan, GatePlan):
         plan = plan_gate(grader, plan, knobs=knobs)
+    if plan.mode != knobs.mode:
+        raise ConfigError(f"mode={knobs.mode!r}: the check was planned for mode={plan.mode!r}")
     outcomes = collect_votes(grader, plan.subjects, knobs, progress=progress, run=run)
     cases = run_cases(grader, plan.golden, knobs, run=run) if plan.golden else None
     return judge(plan, outcomes, cases, rules=rules, knobs=knobs, orders=getattr(grader, "orders", 1))
