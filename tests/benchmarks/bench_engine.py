@@ -2,10 +2,11 @@
 
     python tests/benchmarks/bench_engine.py
 
-prints, against a loopback server whose judge takes 200 ms: 64 and 256 groups through `ModelCaller` beside the same
-requests by a bare `asyncio.gather` on the same SDK (goal: at most 1.25 x); 256 groups at a server that answers 429 to
-a third of the requests (goal: 0 fallbacks); a batch at a server that never answers (goal: back within 10 % of its
-deadline). Exits 1 when a goal is missed.
+prints, against a loopback server whose judge takes 200 ms: 64 and 256 groups through `ModelCaller`, by themselves and
+under `run_calls` as a trainer's batch calls them, beside the same requests by a bare `asyncio.gather` on the same SDK
+(goal: at most 1.25 x, by the best of some rounds, which other work on the machine disturbs least); 256 groups at a
+server that answers 429 to a third of the requests (goal: 0 fallbacks); a batch at a server that never answers (goal:
+back within 10 % of its deadline). Exits 1 when a goal is missed.
 """
 
 from __future__ import annotations
@@ -15,24 +16,23 @@ import asyncio
 import itertools
 import json
 import multiprocessing
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from loopback.server import Answer, Behaviour, LoopbackServer, Request, answers, rate_limited, says
-from whileai.engine.calls import ModelCaller
+from whileai.engine.calls import CallResult, ModelCaller
 from whileai.engine.deadline import deadline_within
+from whileai.engine.loop import run_on_loop
 from whileai.engine.schedule import run_calls
 from whileai.providers import ChatRequest
+from whileai.spec.roles import ResolvedRole
 
 JUDGE_S = 0.2
 REPLY = json.dumps({"A": 1, "B": 2, "C": 3})
@@ -46,10 +46,8 @@ SCHEMA = {
 SYSTEM = "You rank rollouts. " * 50
 
 
-def role(url: str) -> Any:
-    return SimpleNamespace(
-        provider="openai", name="bench", base_url=url, api_key_env=None, params={"max_tokens": 512}, prices=None
-    )
+def role(url: str) -> ResolvedRole:
+    return ResolvedRole("openai", "bench", base_url=url, params={"max_tokens": 512})
 
 
 def question(number: int) -> ChatRequest:
@@ -120,13 +118,20 @@ def bare(url: str, groups: int) -> tuple[float, float]:
     return asyncio.run(main())
 
 
-def ours(url: str, groups: int, folder: Path) -> tuple[float, float]:
-    """Wall and CPU seconds through run_calls and ModelCaller, with cache and journal on, on a warm client."""
+def ours(url: str, groups: int, folder: Path, *, as_batch: bool) -> tuple[float, float]:
+    """Wall and CPU seconds through ModelCaller, with cache and journal on, on a warm client."""
     stamp = time.time_ns()
     caller = ModelCaller([role(url)], cache=folder / f"{stamp}.sqlite", journal=folder / f"{stamp}.jsonl")
     caller.call_blocking(question(-1), read=json.loads)
+
+    def ask(number: int) -> Awaitable[CallResult[object]]:
+        return caller.call(question(number), read=json.loads)
+
+    async def gather() -> list[object]:
+        return await asyncio.gather(*map(ask, range(groups)))
+
     wall, cpu = time.perf_counter(), time.process_time()
-    results = run_calls(lambda n: caller.call(question(n), read=json.loads), range(groups), concurrency=256)
+    results = run_calls(ask, range(groups), concurrency=256) if as_batch else run_on_loop(gather())
     spent = time.perf_counter() - wall, time.process_time() - cpu
     assert not any(isinstance(result, BaseException) for result in results), results
     caller.close()
@@ -134,17 +139,19 @@ def ours(url: str, groups: int, folder: Path) -> tuple[float, float]:
 
 
 def compare(folder: Path, groups: int, rounds: int) -> bool:
+    ways: dict[str, list[tuple[float, float]]] = {"bare gather": [], "ModelCaller": [], "run_calls": []}
     with server_process("slow") as url:
-        pairs = [(bare(url, groups), ours(url, groups, folder)) for _ in range(rounds)]
-    (bare_wall, bare_cpu), (our_wall, our_cpu) = (
-        tuple(statistics.median(pair[side][part] for pair in pairs) for part in (0, 1)) for side in (0, 1)
+        for _ in range(rounds):
+            ways["bare gather"].append(bare(url, groups))
+            ways["ModelCaller"].append(ours(url, groups, folder, as_batch=False))
+            ways["run_calls"].append(ours(url, groups, folder, as_batch=True))
+    best = {way: min(spent) for way, spent in ways.items()}
+    told = ", ".join(
+        f"{way} {wall:.3f} s ({1000 * cpu / groups:.1f} ms CPU a request, {wall / best['bare gather'][0]:.2f} x)"
+        for way, (wall, cpu) in best.items()
     )
-    ratio = our_wall / bare_wall
-    print(
-        f"{groups:4} groups, 200 ms judge: bare gather {bare_wall:.3f} s ({1000 * bare_cpu / groups:.1f} ms CPU a "
-        f"request), ours {our_wall:.3f} s ({1000 * our_cpu / groups:.1f} ms), {ratio:.2f} x (goal 1.25)"
-    )
-    return ratio <= 1.25
+    print(f"{groups:4} groups, 200 ms judge: {told}; goal 1.25 x")
+    return max(best["ModelCaller"], best["run_calls"])[0] <= 1.25 * best["bare gather"][0]
 
 
 def limited(folder: Path) -> bool:
@@ -178,7 +185,7 @@ def silent(deadline_s: float) -> bool:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    options.add_argument("--rounds", type=int, default=5, help="repetitions, of which the median counts")
+    options.add_argument("--rounds", type=int, default=5, help="repetitions, of which the best counts")
     options.add_argument("--deadline", type=float, default=5.0, help="seconds for the batch at the silent server")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as name:

@@ -327,6 +327,15 @@ def test_an_endpoint_that_keeps_failing_is_left_alone(server: LoopbackServer, se
     caller.close()
 
 
+def test_another_model_of_the_same_endpoint_is_not_left_alone(server: LoopbackServer) -> None:
+    server.default = lambda request: (fails(404) if request.body["model"] == "gone" else echo)(request)
+    caller = ModelCaller([judge(server, "gone"), judge(server, "here")])
+    assert [caller.call_blocking(question(n), read=read).link for n in range(REST_AFTER + 2)] == [1] * (REST_AFTER + 2)
+    asked = [request.body["model"] for request in server.requests]
+    assert (asked.count("gone"), asked.count("here")) == (REST_AFTER, REST_AFTER + 2)
+    caller.close()
+
+
 def test_a_third_of_429s_is_ridden_out(server: LoopbackServer) -> None:
     def behave(request: Request) -> Answer:
         return rate_limited()(request) if request.number % 3 == 0 else echo(request)

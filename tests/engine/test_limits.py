@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from loopback.clock import SkippingClock
-from whileai.engine.limits import LONGEST_REST_S, MOST_IN_FLIGHT, REST_AFTER, REST_S, Endpoint, endpoint
+from whileai.engine import limits
+from whileai.engine.limits import LONGEST_REST_S, MOST_IN_FLIGHT, REST_AFTER, REST_S, Breaker, InFlight
 from whileai.errors import TransportError
 
 
@@ -15,11 +16,16 @@ def skipping() -> SkippingClock:
 
 
 @pytest.fixture
-def gate(skipping: SkippingClock) -> Endpoint:
-    return Endpoint("openai at host", skipping.clock)
+def gate(skipping: SkippingClock) -> InFlight:
+    return InFlight(skipping.clock)
 
 
-def test_a_429_lowers_the_limit_once_in_the_time_of_a_success(gate: Endpoint, skipping: SkippingClock) -> None:
+@pytest.fixture
+def breaker(skipping: SkippingClock) -> Breaker:
+    return Breaker(skipping.clock)
+
+
+def test_a_429_lowers_the_limit_once_in_the_time_of_a_success(gate: InFlight, skipping: SkippingClock) -> None:
     gate.rate_limited()
     gate.rate_limited()
     assert gate.limit == int(0.6 * MOST_IN_FLIGHT)
@@ -32,7 +38,7 @@ def test_a_429_lowers_the_limit_once_in_the_time_of_a_success(gate: Endpoint, sk
     assert gate.limit == 1
 
 
-def test_successes_raise_it_again_while_it_is_used(gate: Endpoint) -> None:
+def test_successes_raise_it_again_while_it_is_used(gate: InFlight) -> None:
     gate.rate_limited()
     low = gate.limit
 
@@ -52,7 +58,7 @@ def test_successes_raise_it_again_while_it_is_used(gate: Endpoint) -> None:
     assert low < gate.limit <= MOST_IN_FLIGHT
 
 
-def test_no_more_are_in_flight_than_the_limit_says_and_all_get_through(gate: Endpoint, skipping: SkippingClock) -> None:
+def test_no_more_are_in_flight_than_the_limit_says_and_all_get_through(gate: InFlight, skipping: SkippingClock) -> None:
     for _ in range(8):
         gate.rate_limited()
         skipping.ahead += 2.0
@@ -75,7 +81,7 @@ def test_no_more_are_in_flight_than_the_limit_says_and_all_get_through(gate: End
     assert (most, done, now) == (4, 50, 0)
 
 
-def test_who_stops_waiting_takes_no_slot_along(gate: Endpoint, skipping: SkippingClock) -> None:
+def test_who_stops_waiting_takes_no_slot_along(gate: InFlight, skipping: SkippingClock) -> None:
     for _ in range(20):
         gate.rate_limited()
         skipping.ahead += 2.0
@@ -104,43 +110,45 @@ def test_who_stops_waiting_takes_no_slot_along(gate: Endpoint, skipping: Skippin
     asyncio.run(main())
 
 
-def test_an_endpoint_that_keeps_failing_is_left_alone_for_a_while(gate: Endpoint, skipping: SkippingClock) -> None:
+def test_a_model_that_keeps_failing_is_left_alone_for_a_while(breaker: Breaker, skipping: SkippingClock) -> None:
     for _ in range(REST_AFTER):
-        assert gate.begin_call() is False
-        gate.call_gave_up(trial=False)
-    with pytest.raises(TransportError, match=rf"openai at host failed {REST_AFTER} calls in a row.*30 s") as resting:
-        gate.begin_call()
-    assert resting.value.kind == "endpoint_resting"
+        assert breaker.begin_call() is False
+        breaker.call_gave_up("503", trial=False)
+    with pytest.raises(
+        TransportError, match=r"left alone for another 30 s after 5 failed calls in a row: 503"
+    ) as resting:
+        breaker.begin_call()
+    assert resting.value.kind == "resting"
     skipping.ahead += REST_S + 1
-    assert gate.begin_call() is True
+    assert breaker.begin_call() is True
     with pytest.raises(TransportError):
-        gate.begin_call()  # one call tries, and not all that wait
-    gate.call_answered()
-    assert gate.begin_call() is False
+        breaker.begin_call()  # one call tries, and not all that wait
+    breaker.call_answered()
+    assert breaker.begin_call() is False
 
 
-def test_a_success_in_between_counts_anew(gate: Endpoint) -> None:
+def test_a_success_in_between_counts_anew(breaker: Breaker) -> None:
     for _ in range(3):
         for _ in range(REST_AFTER - 1):
-            gate.call_gave_up(trial=False)
-        gate.call_answered()
-    assert gate.begin_call() is False
+            breaker.call_gave_up("503", trial=False)
+        breaker.call_answered()
+    assert breaker.begin_call() is False
 
 
-def test_each_failed_trial_doubles_the_rest(gate: Endpoint, skipping: SkippingClock) -> None:
+def test_each_failed_trial_doubles_the_rest(breaker: Breaker, skipping: SkippingClock) -> None:
     for _ in range(REST_AFTER):
-        gate.call_gave_up(trial=False)
+        breaker.call_gave_up("503", trial=False)
     rests = []
     for _ in range(6):
         rest = 0.0
         while True:
             try:
-                assert gate.begin_call() is True
+                assert breaker.begin_call() is True
                 break
             except TransportError:
                 skipping.ahead += 1.0
                 rest += 1.0
-        gate.call_gave_up(trial=True)
+        breaker.call_gave_up("503", trial=True)
         rests.append(rest)
     assert rests == sorted(rests)
     assert rests[0] == pytest.approx(REST_S, abs=1.1)
@@ -148,20 +156,20 @@ def test_each_failed_trial_doubles_the_rest(gate: Endpoint, skipping: SkippingCl
     assert rests[-1] == pytest.approx(LONGEST_REST_S, abs=1.1)
 
 
-def test_calls_that_were_under_way_do_not_prolong_a_rest(gate: Endpoint, skipping: SkippingClock) -> None:
+def test_calls_that_were_under_way_do_not_prolong_a_rest(breaker: Breaker, skipping: SkippingClock) -> None:
     for _ in range(REST_AFTER):
-        gate.call_gave_up(trial=False)
+        breaker.call_gave_up("503", trial=False)
     skipping.ahead += REST_S - 1
-    gate.call_gave_up(trial=False)
+    breaker.call_gave_up("503", trial=False)
     skipping.ahead += 2
-    assert gate.begin_call() is True
+    assert breaker.begin_call() is True
 
 
-def test_one_endpoint_object_for_each_name_and_loop(skipping: SkippingClock) -> None:
-    async def main() -> tuple[Endpoint, Endpoint, Endpoint]:
-        return endpoint("a", skipping.clock), endpoint("a", skipping.clock), endpoint("b", skipping.clock)
+def test_one_of_each_for_each_name_and_loop(skipping: SkippingClock) -> None:
+    async def main() -> list[object]:
+        return [make(name, skipping.clock) for make in (limits.in_flight, limits.breaker) for name in "aab"]
 
-    first, same, other = asyncio.run(main())
-    assert first is same
-    assert first is not other
-    assert asyncio.run(main())[0] is not first
+    first = asyncio.run(main())
+    assert first[0] is first[1] is not first[2]
+    assert first[3] is first[4] is not first[5]
+    assert asyncio.run(main())[0] is not first[0]

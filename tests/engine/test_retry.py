@@ -87,7 +87,7 @@ def test_the_providers_default_cap_is_doubled_and_no_cap_is_not() -> None:
     "error",
     [
         RefusedRequest("auth", ""),
-        TransportError("endpoint_resting", ""),
+        TransportError("resting", ""),
         *(UnusableVerdict(kind, "") for kind in ("refusal", "content_filter", "context_length")),
         ValueError("a bug"),
     ],

@@ -25,7 +25,6 @@ from whileai.engine.deadline import REAL_CLOCK, Clock, Deadline
 from whileai.engine.exchange import Attempt, Exchange, Tally
 from whileai.engine.flights import Flights
 from whileai.engine.journal import Journal
-from whileai.engine.limits import endpoint
 from whileai.engine.link import Link
 from whileai.engine.loop import background_loop, run_on_loop, submit
 from whileai.engine.retry import RetryPolicy
@@ -243,7 +242,6 @@ class ModelCaller:
                 link,
                 link.request(call.question),
                 self._policy,
-                gate=endpoint(link.endpoint, self._clock),
                 read=call.read,
                 note=lambda attempt: self._note(link, call, attempt),
                 deadline=call.deadline,

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from whileai.engine.cost import Cost
 from whileai.engine.deadline import Deadline
-from whileai.engine.limits import Endpoint
+from whileai.engine.limits import breaker, in_flight
 from whileai.engine.link import Link
 from whileai.engine.retry import TRUNCATED, Conversation, RetryPolicy, retrying
 from whileai.errors import (
@@ -85,14 +85,15 @@ class Exchange(Generic[V]):
         request: ChatRequest,
         policy: RetryPolicy,
         *,
-        gate: Endpoint,
         read: Callable[[str], V],
         note: Callable[[Attempt], None],
         deadline: Deadline,
         tally: Tally,
     ) -> None:
-        self._link, self._gate, self._read, self._note = link, gate, read, note
+        self._link, self._read, self._note = link, read, note
         self._deadline, self._tally = deadline, tally
+        self._in_flight = in_flight(link.endpoint, deadline.clock)
+        self._breaker = breaker(f"{link.role} at {link.endpoint}", deadline.clock)
         self._conversation = Conversation(request, policy, default_max_tokens=link.provider.default_max_tokens)
         self._trial = False
 
@@ -109,24 +110,24 @@ class Exchange(Generic[V]):
                 with attempt:
                     return await self._attempt()
         except TransportError as error:
-            if error.kind != "endpoint_resting":
-                self._gate.call_gave_up(trial=self._trial)
+            if error.kind != "resting":
+                self._breaker.call_gave_up(error.reason, trial=self._trial)
             raise
         except RefusedRequest as error:
             if error.kind in LASTING:
-                self._gate.call_gave_up(trial=self._trial)
+                self._breaker.call_gave_up(error.reason, trial=self._trial)
             raise
         except asyncio.CancelledError:
             if self._deadline.remaining() == 0 and self._tally.requests and not self._tally.replied:
-                self._gate.call_gave_up(trial=self._trial)
+                self._breaker.call_gave_up("no answer before the deadline", trial=self._trial)
             raise
         raise AssertionError("the loop ends with a reply or an error")
 
     async def _attempt(self) -> tuple[ChatReply, V]:
         conversation, tally, clock = self._conversation, self._tally, self._deadline.clock
-        async with self._gate.slot():
+        async with self._in_flight.slot():
             if tally.requests == 0:
-                self._trial = self._gate.begin_call()
+                self._trial = self._breaker.begin_call()
             request = conversation.request
             estimate = self._link.reserve(request)
             tally.requests += 1
@@ -147,10 +148,10 @@ class Exchange(Generic[V]):
                 self._link.settle(estimate, cost)
             seconds = clock.monotonic() - began
             if reply is not None:
-                self._gate.succeeded(seconds)
-                self._gate.call_answered()
+                self._in_flight.succeeded(seconds)
+                self._breaker.call_answered()
             elif failure is not None and failure.kind == "rate_limited":
-                self._gate.rate_limited()
+                self._in_flight.rate_limited()
         if reply is None:
             assert failure is not None
             self._note(Attempt(number, why, seconds, cost, failure.kind, failure.reason))

@@ -1,4 +1,4 @@
-"""How many requests one endpoint gets at a time, and when it is left alone.
+"""How many requests one endpoint gets at a time, and when a model is left alone.
 
 Everything here is used on one event loop only, so nothing is locked.
 """
@@ -22,69 +22,35 @@ CUT = 0.6
 requests or more succeed."""
 
 REST_AFTER = 5
-"""Calls in a row that gave up, after which an endpoint is left alone (convention)."""
+"""Calls in a row that gave up, after which a model is left alone (convention)."""
 
 REST_S = 30.0
 LONGEST_REST_S = 300.0
 
 
-class Endpoint:
-    """One endpoint's limit and rest.
+class InFlight:
+    """The requests in flight at one endpoint.
 
-    The limit of requests in flight is lowered by a 429, at most once in the time that a success takes, and raised
-    by each success. After `REST_AFTER` calls in a row that gave up, the endpoint rests: calls fail at once, so that
-    the next model is asked. After the rest one call may try; if that gives up too, the rest is twice as long.
+    Their limit is lowered by a 429, at most once in the time that a success takes, and raised by each success.
     """
 
-    def __init__(self, name: str, clock: Clock) -> None:
-        self.name = name
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._limit = float(MOST_IN_FLIGHT)
-        self._in_flight = 0
+        self._now = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._last_cut = float("-inf")
         self._success_s = 1.0
-        self._gave_up = 0
-        self._rest_s = REST_S
-        self._resting_until: float | None = None
 
     @property
     def limit(self) -> int:
         """Requests that may be in flight now."""
         return int(self._limit)
 
-    def begin_call(self) -> bool:
-        """Whether this call is the trial after a rest.
-
-        Raises:
-            TransportError: (endpoint_resting) the endpoint is left alone.
-        """
-        if self._resting_until is None:
-            return False
-        now = self._clock.monotonic()
-        if now < self._resting_until:
-            wait = self._resting_until - now
-            reason = f"{self.name} failed {self._gave_up} calls in a row and is left alone for another {wait:.0f} s"
-            raise TransportError("endpoint_resting", reason)
-        self._resting_until = now + self._rest_s  # the other calls wait for what comes of this one
-        return True
-
-    def call_answered(self) -> None:
-        """A call got a reply."""
-        self._gave_up, self._rest_s, self._resting_until = 0, REST_S, None
-
-    def call_gave_up(self, *, trial: bool) -> None:
-        """A call got no reply, with all its attempts. Calls that were under way when a rest began change nothing."""
-        self._gave_up += 1
-        if trial:
-            self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
-        if trial or (self._resting_until is None and self._gave_up >= REST_AFTER):
-            self._resting_until = self._clock.monotonic() + self._rest_s
-
     @contextlib.asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Wait until a request may be sent, and count it as in flight inside."""
-        if self._waiting or self._in_flight >= self.limit:
+        if self._waiting or self._now >= self.limit:
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
@@ -94,7 +60,7 @@ class Endpoint:
                     self._leave()
                 raise
         else:
-            self._in_flight += 1
+            self._now += 1
         try:
             yield
         finally:
@@ -103,7 +69,7 @@ class Endpoint:
     def succeeded(self, seconds: float) -> None:
         """A request was answered in `seconds`."""
         self._success_s += 0.1 * (seconds - self._success_s)
-        if self._in_flight >= self._limit / 2:  # otherwise the limit is not what holds requests back
+        if self._now >= self._limit / 2:  # otherwise the limit is not what holds requests back
             self._limit = min(self._limit + 1, MOST_IN_FLIGHT)
 
     def rate_limited(self) -> None:
@@ -114,20 +80,69 @@ class Endpoint:
             self._limit = max(1.0, CUT * self._limit)
 
     def _leave(self) -> None:
-        self._in_flight -= 1
-        while self._waiting and self._in_flight < self.limit:
+        self._now -= 1
+        while self._waiting and self._now < self.limit:
             turn = self._waiting.popleft()
             if not turn.done():
-                self._in_flight += 1
+                self._now += 1
                 turn.set_result(None)
 
 
-_endpoints: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Endpoint]] = WeakKeyDictionary()
+class Breaker:
+    """Leaves a model alone that keeps failing, so that calls fail at once and the next model is asked.
+
+    After `REST_AFTER` calls in a row that gave up it rests. After the rest one call may try; if that gives up too,
+    the next rest is twice as long.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._gave_up = 0
+        self._last_reason = ""
+        self._rest_s = REST_S
+        self._resting_until: float | None = None
+
+    def begin_call(self) -> bool:
+        """Whether this call is the trial after a rest.
+
+        Raises:
+            TransportError: (resting) the model is left alone.
+        """
+        if self._resting_until is None:
+            return False
+        now = self._clock.monotonic()
+        if now < self._resting_until:
+            wait = self._resting_until - now
+            raise TransportError(
+                "resting",
+                f"left alone for another {wait:.0f} s after {self._gave_up} failed calls in a row: {self._last_reason}",
+            )
+        self._resting_until = now + self._rest_s  # the other calls wait for what comes of this one
+        return True
+
+    def call_answered(self) -> None:
+        """A call got a reply."""
+        self._gave_up, self._rest_s, self._resting_until = 0, REST_S, None
+
+    def call_gave_up(self, reason: str, *, trial: bool) -> None:
+        """A call got no reply, with all its attempts. One that was under way when a rest began changes nothing."""
+        self._gave_up += 1
+        self._last_reason = reason
+        if trial:
+            self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
+        if trial or (self._resting_until is None and self._gave_up >= REST_AFTER):
+            self._resting_until = self._clock.monotonic() + self._rest_s
 
 
-def endpoint(name: str, clock: Clock) -> Endpoint:
-    """The endpoint of this name on the running loop: one for all graders of the process."""
-    known = _endpoints.setdefault(asyncio.get_running_loop(), {})
-    if name not in known:
-        known[name] = Endpoint(name, clock)
-    return known[name]
+_in_flight: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, InFlight]] = WeakKeyDictionary()
+_breakers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Breaker]] = WeakKeyDictionary()
+
+
+def in_flight(endpoint: str, clock: Clock) -> InFlight:
+    """The running loop's requests in flight at this endpoint, for all graders of the process."""
+    return _in_flight.setdefault(asyncio.get_running_loop(), {}).setdefault(endpoint, InFlight(clock))
+
+
+def breaker(model: str, clock: Clock) -> Breaker:
+    """The running loop's breaker for this model at its endpoint, for all graders of the process."""
+    return _breakers.setdefault(asyncio.get_running_loop(), {}).setdefault(model, Breaker(clock))

@@ -82,7 +82,7 @@ class Conversation:
                 self._rate_limited += 1
                 return self._rate_limited < self._policy.rate_limited
             self._failures += 1
-            return self._failures < self._policy.attempts and error.kind != "endpoint_resting"
+            return self._failures < self._policy.attempts and error.kind != "resting"
         if not isinstance(error, UnusableVerdict) or error.kind in NEVER_REPAIRED:
             return False
         if error.kind == TRUNCATED:
