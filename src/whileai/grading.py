@@ -25,7 +25,7 @@ from whileai.core.spread import SpreadReport
 from whileai.core.stats import Counters, GradingStats, Tally
 from whileai.engine.failures import FailureLog
 from whileai.engine.grade import Calls, Progress, Task, grade_by_product, grade_by_verdict
-from whileai.engine.rubrics import Rubrics
+from whileai.engine.rubrics import FAILED, Rubrics
 from whileai.errors import BatchError, ConfigError, SpreadError, kind_and_reason
 from whileai.simulations import defaults
 
@@ -328,7 +328,7 @@ class GroupwiseGrading:
         for failure in failures:
             tally.fail(*kind_and_reason(failure))
         new_kinds = self._counters.add(tally)
-        self._log.tell(failures, new_kinds, tally.grader_calls + tally.failures.get("rubric_failed", 0))
+        self._log.tell(failures, new_kinds, tally.grader_calls + tally.failures.get(FAILED, 0))
 
 
 def _refuse_several_groups(rows: Sequence[Mapping[str, Any]]) -> None:

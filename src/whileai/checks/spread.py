@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whileai.core.spread import SpreadReport, judge_spread
+from whileai.engine.rubrics import FAILED, MISSING
 from whileai.errors import kind_and_reason
 
 
@@ -28,12 +29,13 @@ def report_spread(
         min_std, band, cluster_share: see `core.spread.spread`.
     """
     kinds: dict[str, tuple[int, str]] = {}
-    for failure in (failure for group in failures for failure in group):
-        kind, reason = kind_and_reason(failure)
-        count, first = kinds.get(kind, (0, reason))
-        kinds[kind] = (count + 1, first)
+    for failed, total in zip(failures, passes, strict=True):
+        for failure in failed:
+            kind, reason = kind_and_reason(failure)
+            count, first = kinds.get(kind, (0, reason))
+            kinds[kind] = (count + (total if calls_per_pass and kind in (MISSING, FAILED) else 1), first)
     ungraded = sum(
-        (len(failed) if calls_per_pass else total) for failed, total in zip(failures, passes, strict=True) if failed
+        total - len(graded) for graded, failed, total in zip(scores, failures, passes, strict=True) if failed
     )
     return judge_spread(
         scores,

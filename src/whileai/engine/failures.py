@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from whileai.engine.rubrics import MISSING
 from whileai.errors import WhileaiError, kind_and_reason
 
 logger = logging.getLogger("whileai")
@@ -20,9 +21,6 @@ MAX_NAMED_TASKS = 1000
 
 OUTAGE_FROM = 64
 """Calls that come one by one are an outage when this many in a row failed, and again at each doubling."""
-
-MISSING = "missing_rubric"
-"""The kind that belongs to a task, not to a call."""
 
 
 class FailureLog:

@@ -19,6 +19,9 @@ from whileai.errors import BatchError, GraderFailure, kind_and_reason
 
 Rubrics = Mapping[Any, Any] | Callable[[Group], Any] | None
 
+MISSING, FAILED = "missing_rubric", "rubric_failed"
+"""Kinds of failure that stand for every pass of a group: without its rubric none of them is graded."""
+
 Run = Callable[[Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
 """Calls a function on each of some items, all at once, and gives results or exceptions."""
 
@@ -77,7 +80,7 @@ class RubricBook:
                 rubrics.append(failure)
             except TimeoutError:
                 reason = "the batch's deadline_s was over while another batch was writing this task's rubric"
-                rubrics.append(GraderFailure("rubric_failed", reason))
+                rubrics.append(GraderFailure(FAILED, reason))
         return rubrics
 
     def written(self) -> dict[Hashable, Any]:
@@ -108,19 +111,19 @@ class RubricBook:
                     if task is not None:
                         self._written.pop(task, None)
                 what = "returned None" if result is None else f"failed: {kind_and_reason(result)[1]}"
-                failure = GraderFailure("rubric_failed", f"the rubric writer {what}")
+                failure = GraderFailure(FAILED, f"the rubric writer {what}")
                 failure.__cause__ = result
                 future.set_exception(failure)
 
     @staticmethod
     def _look_up(source: Mapping[Any, Any], task: Any) -> Any:
         if task is None:
-            return GraderFailure("missing_rubric", "the group has no task_id, so no rubric of the mapping is its own")
+            return GraderFailure(MISSING, "the group has no task_id, so no rubric of the mapping is its own")
         if task in source:
             return source[task]
         other = str(task) if not isinstance(task, str) else int(task) if task.isdecimal() else None
         hint = f"; the mapping has {other!r}" if other in source else ""
-        return GraderFailure("missing_rubric", f"task {task!r} has no rubric{hint}")
+        return GraderFailure(MISSING, f"task {task!r} has no rubric{hint}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RubricBook, (self.source, self.written())
