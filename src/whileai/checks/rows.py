@@ -62,11 +62,9 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write `rows` to `path` whole or not at all: `.json` as one list, `.jsonl` one object per line.
 
     `-` is standard output, as JSONL. Raises `RowError` for a value that JSON cannot hold (NaN, an object) and
-    `BatchError` for another suffix, both before the file is touched.
+    what `form_of` raises, all before the file is touched.
     """
-    suffix = ".jsonl" if str(path) == "-" else Path(path).suffix.lower()
-    if suffix not in (".jsonl", ".ndjson", ".json"):
-        raise BatchError(f"{path}: rows are written to .jsonl or .json, not to {suffix!r}")
+    suffix = form_of(path)
     lines = [_dump(row, str(path), number) for number, row in enumerate(rows)]
     text = "[\n" + ",\n".join(lines) + "\n]\n" if suffix == ".json" else "".join(line + "\n" for line in lines)
     # Inside a JSON string the escape of a lone surrogate means that surrogate, so nothing is lost here.
@@ -76,6 +74,16 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
         sys.stdout.buffer.flush()
     else:
         write_atomically(path, data)
+
+
+def form_of(path: str | Path) -> str:
+    """The suffix that says how rows are written to `path`. `BatchError` for another one, or for a folder."""
+    suffix = ".jsonl" if str(path) == "-" else Path(path).suffix.lower()
+    if suffix not in (".jsonl", ".ndjson", ".json"):
+        raise BatchError(f"{path}: rows are written to .jsonl or .json, not to {suffix!r}")
+    if Path(path).is_dir():
+        raise BatchError(f"{path}: this is a folder; rows are written to a file")
+    return suffix
 
 
 def strict_json(text: str, name: str, line: int) -> Any:

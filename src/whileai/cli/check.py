@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from contextlib import redirect_stdout
 from typing import Any
 
 import typer
@@ -24,9 +26,10 @@ def check(
 
     Exit code 0: yes, 1: no, 3: not enough data.
     """
-    grading = GroupwiseGrading(load_function(target), mode=mode)
-    read = read_rows(rows)
-    report = grading.check_spread(read, strict=False, group_size=group_size)
+    with redirect_stdout(sys.stderr):  # what a grader prints is about the answer, not the answer
+        grading = GroupwiseGrading(load_function(target), mode=mode)
+        read = read_rows(rows)
+        report = grading.check_spread(read, strict=False, group_size=group_size)
     assert isinstance(report, SpreadReport)
     if json:
         output.print_json(_as_json(report, len(read)))
@@ -39,10 +42,8 @@ def _show(report: SpreadReport) -> None:
     console = output.console()
     *lines, verdict = str(report).splitlines()
     for line in lines:
-        console.print(line, style="red" if line.startswith("failed:") else None, markup=False)
-    console.print(
-        verdict, style="bold green" if report.ok else "bold red" if report.enough else "bold yellow", markup=False
-    )
+        console.print(line, style="red" if line.startswith("failed:") else None)
+    console.print(verdict, style="bold green" if report.ok else "bold red" if report.enough else "bold yellow")
 
 
 def _as_json(report: SpreadReport, rows: int) -> dict[str, Any]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
-from whileai.checks.rows import read_rows, write_rows
+from whileai.checks.rows import form_of, read_rows, write_rows
 from whileai.cli import output
 from whileai.cli.options import GroupSize, Json, Mode, Rows, Target
 from whileai.core.group import RowGroup
 from whileai.core.shaping import GroupShape
-from whileai.errors import BatchError, GraderFailure
+from whileai.core.stats import GradingStats
+from whileai.errors import BatchError, kind_and_reason
 from whileai.grading import GroupwiseGrading
 from whileai.kinds.functions import load_function
 
@@ -21,7 +24,14 @@ from whileai.kinds.functions import load_function
 def grade(
     target: Target,
     rows: Rows,
-    out: Annotated[str, typer.Option("--out", help="Where the graded rows go: .jsonl, .json, or - for stdout.")] = "-",
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            help="Where the graded rows go: .jsonl, .json, or - for standard output. Without it: standard output, "
+            "or a table on a terminal.",
+        ),
+    ] = None,
     mode: Mode = "advantage",
     group_size: GroupSize = None,
     json: Json = False,
@@ -30,51 +40,98 @@ def grade(
 
     Nothing is checked, so every row says `checked: false`. Nothing is written before every row is graded.
     """
-    if json and out == "-":
+    if json and out in (None, "-"):
         raise BatchError("--json prints the summary on standard output: give the rows a file of their own with --out")
-    grading = GroupwiseGrading(load_function(target), mode=mode)
-    read = read_rows(rows)
-    graded: list[dict[str, Any]] = [{} for _ in read]
-    for group, shape in grading.grade_rows(read, group_size=group_size):
-        for position, result in zip(group.positions, _grades(group, shape), strict=True):
-            graded[position] = {**read[position], "grade": result, "checked": False}
-    write_rows(out, graded)
-    stats = grading.stats
+    form_of(out or "-")
+    with redirect_stdout(sys.stderr):  # what a grader prints is no row
+        grading = GroupwiseGrading(load_function(target), mode=mode)
+        read = read_rows(rows)
+        graded = grading.grade_rows(read, group_size=group_size)
+    grades: list[Mapping[str, Any]] = [{} for _ in read]
+    for group, shape in graded:
+        for position, grade in zip(group.positions, _grades(group, shape), strict=True):
+            grades[position] = grade
+    table = out is None and sys.stdout.isatty()
+    if not table:
+        write_rows(out or "-", [{**row, "grade": grades[n], "checked": False} for n, row in enumerate(read)])
     if json:
-        output.print_json(
-            {
-                "rows": len(read),
-                "groups": stats.groups,
-                "mixed": stats.mixed,
-                "grader_calls": stats.grader_calls,
-                "failures": dict(stats.failures),
-                "hacks": stats.hacks,
-                "factor_mean": stats.factor_mean,
-                "factor_std": stats.factor_std,
-                "checked": False,
-            }
-        )
-    elif out != "-" or sys.stdout.isatty():
-        console = output.console(stderr=out == "-")
-        console.print(f"{len(read)} rows in {stats.groups} groups" + ("" if out == "-" else f" written to {out}"))
-        console.print(str(stats), markup=False)
-        for kind, reason in stats.reasons.items():
-            console.print(f"failed: {stats.failures[kind]} calls, {kind}: {reason}", style="red", markup=False)
-        console.print("not checked: `whileai check` says whether this grader tells passes apart", style="dim")
+        output.print_json(_summary(len(read), grading.stats))
+    elif table:
+        _show([group for group, _ in graded], grades)
+    if not json and (table or out not in (None, "-")):
+        _say(len(read), out, grading.stats)
 
 
 def _grades(group: RowGroup, shape: GroupShape) -> list[Mapping[str, Any]]:
-    mean = sum(shape.rewards) / len(shape.rewards)
-    failed = shape.failures[0] if shape.failures else None
-    failure = failed.kind if isinstance(failed, GraderFailure) else "raised" if failed else None
+    known = [rollout["reward"] for rollout in group.rollouts if rollout["reward"] is not None]
+    before, after = sum(known) / max(1, len(known)), sum(shape.rewards) / len(shape.rewards)
+    failure = kind_and_reason(shape.failures[0])[0] if shape.failures else None
     return [
         {
             "reward": reward,
-            "advantage": reward - mean,
+            "advantage": reward - after,
+            "advantage_before": 0.0 if rollout["reward"] is None else rollout["reward"] - before,
             "factor": (factor := shape.factors.get(index)),
             "rank": None if factor is None else 1 + sum(other > factor for other in shape.factors.values()),
             "hack": index in shape.hacks,
             "failure": failure,
         }
-        for index, reward in enumerate(shape.rewards)
+        for index, (rollout, reward) in enumerate(zip(group.rollouts, shape.rewards, strict=True))
     ]
+
+
+def _show(groups: Sequence[RowGroup], grades: Sequence[Mapping[str, Any]]) -> None:
+    """The rows on a terminal, group by group; groups in which nothing can move are only counted."""
+    console = output.console()
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("group", overflow="ellipsis", no_wrap=True, max_width=24)
+    for name in ("row", "reward", "rank", "factor", "advantage"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    flat = 0
+    for group in groups:
+        members = [grades[position] for position in group.positions]
+        if all(grade["advantage"] == grade["advantage_before"] == 0 for grade in members):
+            flat += 1
+            continue
+        for place, (position, rollout, grade) in enumerate(zip(group.positions, group.rollouts, members, strict=True)):
+            remark, style = ("hack", "red") if grade["hack"] else (grade["failure"] or "", "yellow")
+            table.add_row(
+                group.key if place == 0 else "",
+                str(position),
+                "none" if rollout["reward"] is None else f"{rollout['reward']:g}",
+                "" if grade["rank"] is None else str(grade["rank"]),
+                "" if grade["factor"] is None else f"{grade['factor']:.2f}",
+                f"{grade['advantage_before']:+.2f} to {grade['advantage']:+.2f}",
+                remark,
+                style=style if remark else "dim" if grade["factor"] is None else None,
+            )
+        table.add_section()
+    if table.row_count:
+        console.print(table)
+    if flat:
+        console.print(f"{flat} of {len(groups)} groups have no advantage to move: all their rewards are equal")
+
+
+def _say(rows: int, out: str | None, stats: GradingStats) -> None:
+    console = output.console()
+    written = f", written to {out}" if out else ""
+    console.print(f"{rows} rows in {stats.groups} groups{written}")
+    console.print(str(stats))
+    for kind, reason in stats.reasons.items():
+        console.print(f"failed: {stats.failures[kind]} calls, {kind}: {reason}", style="red")
+    console.print("not checked: `whileai check` says whether this grader tells passes apart", style="dim")
+
+
+def _summary(rows: int, stats: GradingStats) -> dict[str, Any]:
+    return {
+        "rows": rows,
+        "groups": stats.groups,
+        "mixed": stats.mixed,
+        "grader_calls": stats.grader_calls,
+        "failures": dict(stats.failures),
+        "hacks": stats.hacks,
+        "factor_mean": stats.factor_mean,
+        "factor_std": stats.factor_std,
+        "checked": False,
+    }

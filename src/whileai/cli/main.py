@@ -1,10 +1,12 @@
 """The command line: what each command is called, and how an error reaches a person.
 
-Exit codes: 0 yes or done, 1 no, 2 a mistake in the call or in a file, 3 not enough data, 130 interrupted.
+Exit codes: 0 yes or done, 1 no, 2 a mistake in the call or in a file, 3 not enough data, 130 interrupted, 141
+whoever read the output went away.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -53,16 +55,21 @@ app.command()(grade)
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     try:
-        code = app(args=arguments, standalone_mode=False)
-    except typer.Abort:
+        code = app(args=arguments, prog_name="whileai", standalone_mode=False)
+        sys.stdout.flush()
+    except typer.Abort:  # typer's own word for Ctrl-C
+        output.error("interrupted")
         code = 130
     except USAGE_ERROR as error:
         error.show()
         code = error.exit_code
-    except (WhileaiError, OSError) as error:
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed there at the exit
+        code = 141
+    except OSError as error:
+        output.error(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        code = 2
+    except WhileaiError as error:
         output.error(str(error))
         code = 2
-    except KeyboardInterrupt:
-        output.error("interrupted")
-        code = 130
     sys.exit(code if isinstance(code, int) else 0)

@@ -10,16 +10,19 @@ from rich.console import Console
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that colours on terminals only, and breaks no words that scripts may read elsewhere."""
-    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+    """Colours and wraps at the margin on terminals; elsewhere every line stays whole. Texts are shown as they are."""
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    made.soft_wrap = not made.is_terminal
+    return made
 
 
 def error(message: str) -> None:
     """One error for a person, on standard error."""
-    console(stderr=True).print("[bold red]error:[/] ", end="")
-    console(stderr=True).print(message, markup=False)
+    shown = console(stderr=True)
+    shown.print("error: ", style="bold red", end="")
+    shown.print(message)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output, for machines."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """One JSON document on standard output, for machines: plain ASCII, whatever the terminal's encoding."""
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
