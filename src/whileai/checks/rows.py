@@ -70,7 +70,9 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> None:
     # Inside a JSON string the escape of a lone surrogate means that surrogate, so nothing is lost here.
     data = text.encode("utf-8", "backslashreplace")
     if str(path) == "-":
-        sys.stdout.buffer.write(data)
+        left = memoryview(data)
+        while left:  # an unbuffered standard output (PYTHONUNBUFFERED) writes what it can and says how much
+            left = left[sys.stdout.buffer.write(left) :]
         sys.stdout.buffer.flush()
     else:
         write_atomically(path, data)

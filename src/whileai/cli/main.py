@@ -22,6 +22,8 @@ from whileai.errors import WhileaiError
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """A mistake in the call, of the click that typer uses: one of its own, or the package in older versions."""
 
+INTERRUPTED, READER_GONE = 130, 141
+
 app = typer.Typer(
     name="whileai",
     help="Write, test and check graders for groups of rollouts.",
@@ -57,19 +59,22 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = app(args=arguments, prog_name="whileai", standalone_mode=False)
         sys.stdout.flush()
-    except typer.Abort:  # typer's own word for Ctrl-C
-        output.error("interrupted")
-        code = 130
+    except typer.Abort:
+        code = INTERRUPTED
     except USAGE_ERROR as error:
         error.show()
         code = error.exit_code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed there at the exit
-        code = 141
+        code = READER_GONE
+    except SystemExit as end:  # typer ends with 1 when the reader is gone, which is "no" here
+        code = READER_GONE if isinstance(end.__context__, BrokenPipeError) else end.code
     except OSError as error:
         output.error(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
         code = 2
     except WhileaiError as error:
         output.error(str(error))
         code = 2
+    if code == INTERRUPTED:  # typer makes this of Ctrl-C, or Abort in older versions
+        output.error("interrupted")
     sys.exit(code if isinstance(code, int) else 0)
