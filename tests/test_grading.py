@@ -384,6 +384,18 @@ def test_async_graders_are_awaited(grader):
     assert grading.stats.grader_failures == 0
 
 
+def test_attributes_of_a_users_own_grader_mean_nothing_here():
+    class Judge:
+        is_async = True
+        links = ("https://example.org",)
+        fingerprint = "v1"
+
+        def __call__(self, group):
+            return in_order(group)
+
+    assert GroupwiseGrading(grader=Judge()).group(one_group(1, 1, 0)) != [1, 1, 0]
+
+
 async def later_verifier(prompts, completions, **columns):
     await asyncio.sleep(0)
     return verifier(prompts, completions)

@@ -299,7 +299,7 @@ class GroupwiseGrading:
             tally.mixed += mixed
             if passes >= least and (mixed or all_pass):
                 chosen.append(number)
-        call = grader.agrade if getattr(grader, "is_async", False) else grader
+        call = grader.agrade if is_compiled(grader) and grader.is_async else grader
         wanted = [tasks[number] for number in chosen]
         end = None if self.deadline_s is None else time.monotonic() + self.deadline_s
         calls = Calls(self.concurrency, self.timeout_s, end, progress)
