@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,16 +48,25 @@ def load_grader(
 
 
 def lint(path: str | os.PathLike[str]) -> list[Problem]:
-    """Every mistake of a spec and of what it refers to; none is the empty list.
+    """Every mistake of a spec, of what it refers to, and of the golden file beside it; none is the empty list.
 
     Nothing of the spec's is executed, and no file outside its folder and the shipped library is read: functions
     are looked at as syntax trees, and roles are not resolved.
     """
+    from whileai.checks.golden import golden_beside, load_golden
+
+    problems: list[Problem] = []
     try:
-        _reader(Sources()).read(path)
+        golden = golden_beside(_reader(Sources()).read(path).source.path)
     except SpecError as error:
-        return error.problems
-    return []
+        problems += error.problems
+        golden = golden_beside(Path(path))
+    if golden.is_file():
+        try:
+            load_golden(golden)
+        except SpecError as error:
+            problems += error.problems
+    return problems
 
 
 class CompiledGrader:
@@ -215,6 +224,23 @@ class CompiledGrader:
                 )
 
 
+def _reader(sources: Sources) -> SpecReader:
+    """A reader that knows what judges are given and may reply, without importing that before it is asked."""
+
+    def prompt_names() -> Collection[str]:
+        from whileai.judging.prompt import TEMPLATE_NAMES
+
+        return TEMPLATE_NAMES
+
+    def schema_problems(verdict: str, own: Any) -> Sequence[str]:
+        from whileai.judging.schemas import own_schema_problems
+
+        shipped = json.loads(Sources().shipped("schemas", verdict, (".json",)).text)
+        return own_schema_problems(shipped, own)
+
+    return SpecReader(sources, prompt_names=prompt_names, schema_problems=schema_problems)
+
+
 class _Link:
     """One grader of a chain: its spec and what that runs as."""
 
@@ -310,19 +336,6 @@ def _recording(file: SpecFile) -> Path:
     """Where the recorded replies of a spec stand."""
     path = file.source.path
     return path.with_name(path.name.removesuffix(".yaml") + ".recorded.jsonl")
-
-
-def _reader(sources: Sources) -> SpecReader:
-    """A reader that knows what judges are given and may be asked for."""
-    from whileai.judging.prompt import TEMPLATE_NAMES
-    from whileai.judging.schemas import VERDICT_FIELDS, own_schema_problems
-
-    def check_schema(verdict: str, own: Any) -> list[str]:
-        if verdict not in VERDICT_FIELDS:
-            return []  # the verdict itself is the mistake, and is told as one
-        return own_schema_problems(json.loads(sources.shipped("schemas", verdict, (".json",)).text), own)
-
-    return SpecReader(sources, prompt_names=tuple(TEMPLATE_NAMES), check_schema=check_schema)
 
 
 def _restored(

@@ -18,7 +18,7 @@ from whileai.core.rollout import content_text, tool_calls, tool_results
 from whileai.errors import UnusableVerdict
 from whileai.kinds.runner import Runner
 from whileai.spec.document import quoted
-from whileai.spec.expressions import ExpressionFailure, Expressions, allowed_names, undefined_reason
+from whileai.spec.expressions import ExpressionFailure, Expressions, allowed_names
 from whileai.spec.models import RulesSpec
 
 
@@ -88,7 +88,7 @@ class RulesRunner(Runner):
         return bool(value)
 
     def _refused(self, value: Any, number: int, index: int, wanted: str, remedy: str) -> UnusableVerdict:
-        reason = undefined_reason(value) or f"the value is {quoted(value)}, not {wanted} ({remedy})"
+        reason = f"the value is {quoted(value)}, not {wanted} ({remedy})"
         return UnusableVerdict(
             "expression", f"{self.name}: {self._expressions.keys[number]} on rollout {index}: {reason}"
         )

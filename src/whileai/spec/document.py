@@ -16,7 +16,7 @@ from whileai.errors import Problem, SpecError
 MAX_BYTES = 4_000_000
 """Size of a document: a golden file of long rollouts fits, a device file or a database does not."""
 
-MAX_LISTED = 16
+MAX_LISTED = 40
 """Names that a remedy lists when none is near."""
 
 Path = tuple[str | int, ...]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from jinja2 import Template, TemplateRuntimeError, Undefined, UndefinedError, nodes
+from jinja2 import Template, TemplateRuntimeError, Undefined, nodes
 
 from whileai.errors import WhileaiError
 from whileai.spec.document import nearest
@@ -86,30 +86,19 @@ class Expressions:
         """
         found: list[Any] = []
         try:
-            found.extend(self._template.root_render_func(self._template.new_context({_ROWS: rows})))
+            for value in self._template.root_render_func(self._template.new_context({_ROWS: rows})):
+                if isinstance(value, Undefined):
+                    str(value)  # raises: what is undefined is no text
+                found.append(value)
         except FAILURES as error:
-            number = len(found)
-            raise ExpressionFailure(
-                self.keys[number % len(self.keys)],
-                number // len(self.keys),
-                _message(error),
-            ) from error
+            row, number = divmod(len(found), len(self.keys))
+            raise ExpressionFailure(self.keys[number], row, _message(error)) from error
         return found
 
 
 def allowed_names(mode: str, columns: Sequence[str]) -> tuple[str, ...]:
     """What the expressions of a spec may name."""
     return (*NAMES, *columns, *(("rubric",) if mode == "reward" else ()))
-
-
-def undefined_reason(value: Any) -> str | None:
-    """Why a value is undefined; None for every other value."""
-    if not isinstance(value, Undefined):
-        return None
-    try:
-        return str(value)  # raises, since what is undefined is no text
-    except UndefinedError as error:
-        return str(error)
 
 
 def check_expression(text: str, allowed: Collection[str]) -> nodes.Expr:

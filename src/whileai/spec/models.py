@@ -10,7 +10,16 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from whileai.simulations import defaults
 from whileai.spec.validation import Mistake
@@ -155,14 +164,13 @@ class RankTerm(Part):
     """One key of a lexicographic order: the rollout with the `least` or the `most` comes first."""
 
     least: Expression | None = None
-    most: Annotated[Expression | None, Field(validate_default=True)] = None
+    most: Expression | None = None
 
-    @field_validator("most")
-    @classmethod
-    def _one_of_both(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if "least" in info.data and (value is None) == (info.data["least"] is None):
+    @model_validator(mode="after")
+    def _one_of_both(self) -> RankTerm:
+        if (self.least is None) == (self.most is None):
             raise Mistake("a rank term has one of least and most", "write {least: expression}")
-        return value
+        return self
 
 
 class HackRule(Part):
@@ -184,10 +192,10 @@ class RulesSpec(GraderSpec):
     @field_validator("rank", "hacks")
     @classmethod
     def _ranks_in_advantage_mode(cls, value: list[Any], info: ValidationInfo) -> list[Any]:
-        mode, rank = info.data.get("mode"), info.data.get("rank", value)
+        mode = info.data.get("mode")
         if value and mode == "reward":
             raise Mistake("belongs to mode: advantage", "mode: reward has solution: and behavior:")
-        if info.field_name == "hacks" and mode == "advantage" and not value and not rank:
+        if info.field_name == "hacks" and mode == "advantage" and not value and info.data.get("rank") == []:
             raise Mistake("nothing to grade by: neither rank: nor hacks:", "give at least one of them")
         return value
 
@@ -301,7 +309,7 @@ class LlmSpec(GraderSpec):
     def _verdict_fits_the_mode(cls, value: str, info: ValidationInfo) -> str:
         needed = "reward" if value in ("scores", "rubric") else "advantage"
         if info.data.get("mode", needed) != needed:
-            raise Mistake(f"verdict: {value} needs mode: {needed}", f"write mode: {needed}, or another verdict")
+            raise Mistake(f"{value!r} needs mode: {needed}", f"write mode: {needed}, or another verdict")
         return value
 
     @field_validator("vars")

@@ -23,7 +23,7 @@ from whileai.spec.validation import Mistake, validate
 
 SUFFIXES = (".yaml",)
 
-CheckSchema = Callable[[str, Any], Sequence[str]]
+SchemaProblems = Callable[[str, Any], Sequence[str]]
 """From the kind of verdict and an author's own reply schema to what is wrong with it."""
 
 
@@ -40,16 +40,20 @@ class SpecReader:
 
     Args:
         sources: where files are read.
-        prompt_names: variables that every prompt template is given.
-        check_schema: judges an author's own reply schema.
+        prompt_names: gives the variables that every prompt template is given.
+        schema_problems: judges an author's own reply schema.
     """
 
     def __init__(
-        self, sources: Sources, *, prompt_names: Collection[str] = (), check_schema: CheckSchema | None = None
+        self,
+        sources: Sources,
+        *,
+        prompt_names: Callable[[], Collection[str]],
+        schema_problems: SchemaProblems,
     ) -> None:
         self.sources = sources
         self.prompt_names = prompt_names
-        self.check_schema = check_schema
+        self.schema_problems = schema_problems
         self._read: dict[str, SpecFile] = {}
         self._open: list[str] = []
 
@@ -137,12 +141,11 @@ class _Around:
         own = self._data.get("vars")
         names = [str(name) for name in own] if isinstance(own, dict) else []
         template = PromptTemplate(reference, self._source, self._reader.sources)
-        template.check_names([*self._reader.prompt_names, *self._columns, *names])
+        template.check_names([*self._reader.prompt_names(), *self._columns, *names])
 
     def schema(self, reference: str) -> None:
         source, schema = read_schema(reference, self._source, self._reader.sources)
-        check = self._reader.check_schema
-        wrong = check(str(self._data.get("verdict")), schema) if check else ()
+        wrong = self._reader.schema_problems(str(self._data.get("verdict")), schema)
         if wrong:
             raise Mistake(wrong[0], problems=tuple(Problem(source.shown, None, "", text) for text in wrong))
 

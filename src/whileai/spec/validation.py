@@ -62,7 +62,7 @@ def _explained(error: Mapping[str, Any], model: type[BaseModel]) -> tuple[str, s
     at = _annotation(model, error["loc"])
     if kind == "missing":
         choices = _literals(at)
-        return "is required", f"one of {', '.join(choices)}" if choices else ""
+        return "is required", f"write {' or '.join(choices)}" if choices else ""
     if kind == "extra_forbidden":
         parent = _annotation(model, error["loc"][:-1])
         return "unknown key", nearest(error["loc"][-1], _keys(parent))
