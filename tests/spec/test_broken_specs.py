@@ -105,8 +105,8 @@ CASES = {
         },
     ),
     "many at once": (
-        "spec: 1\nname: two words\nkind: rules\nmdoe: reward\nrank:\n  - {least: trns}\n  - {most: 3}\ncolumns: ticket\n"
-        "check: {min_retest: 2}\n",
+        "spec: 1\nname: two words\nkind: rules\nmdoe: reward\nrank:\n  - {least: trns}\n  - {most: 3}\n"
+        "columns: ticket\ncheck: {min_retest: 2}\n",
         {},
     ),
 }

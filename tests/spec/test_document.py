@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from whileai.spec.document import MAX_BYTES, key_path, nearest, quoted, read_toml, read_yaml
 from whileai.spec.strict_yaml import MAX_VALUES
 
-NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(
-    lambda n: n not in ("yes", "no", "on", "off", "null")
-)
+WORDS = ("yes", "no", "on", "off", "null", "true", "false")
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name not in WORDS)
 PRINTED = st.characters(exclude_categories=("C", "Zl", "Zp"))  # YAML 1.1 folds U+0085 and its like
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(PRINTED, max_size=20),

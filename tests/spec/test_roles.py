@@ -39,8 +39,8 @@ def test_a_table_holds_everything_about_a_model(project: Path):
     (project / "pyproject.toml").write_text(LOCAL)
     role = roles(project).resolve("local")
     assert role == ResolvedRole(
-        "openai", "qwen3-32b", "http://127.0.0.1:8000/v1", "WHILEAI_KEY_LOCAL", {"max_tokens": 2000, "temperature": 0.0},
-        {"input": 0.1, "output": 0.4}, 32768, "local", "pyproject.toml",
+        "openai", "qwen3-32b", "http://127.0.0.1:8000/v1", "WHILEAI_KEY_LOCAL",
+        {"max_tokens": 2000, "temperature": 0.0}, {"input": 0.1, "output": 0.4}, 32768, "local", "pyproject.toml",
     )  # fmt: skip
     assert (str(role), role.host) == ("openai:qwen3-32b", "127.0.0.1")
     assert pickle.loads(pickle.dumps(role)) == role
@@ -117,7 +117,7 @@ def test_an_undefined_role_says_how_to_define_it(project: Path):
         ('{provider = "openai", name = "x", context = -1}', "judge.context: -1 must be at least 1"),
         (
             '{provider = "openai", name = "x", prices = {input = -1, output = 0}}',
-            "judge.prices.input: -1 must be at least 0",
+            "prices.input: -1 must be at least 0",
         ),
         ('{provider = "openai", name = "x", prices = {inputs = 1, output = 0}}', "prices.inputs: unknown key"),
         ('{provider = "Open AI", name = "x"}', "judge.provider: 'Open AI' is not a provider"),

@@ -101,7 +101,8 @@ def test_a_mistake_in_a_template_has_its_line(template, text, line, message):
 @pytest.mark.parametrize(
     "text",
     ["{{ task.__class__ }}", "{{ ().__class__.__bases__ }}", "{{ task.format }}", "{{ rollouts.append(1) }}",
-     "{{ 'a' * 10 ** 9 }}", "{{ 10 ** (10 ** 7) }}", "{% for i in range(10 ** 6) %}{% endfor %}", "{{ rollouts[0].labl }}",
+     "{{ 'a' * 10 ** 9 }}", "{{ 10 ** (10 ** 7) }}", "{% for i in range(10 ** 6) %}{% endfor %}",
+     "{{ rollouts[0].labl }}",
      "{{ range.__self__ }}", "{{ namespace.__init__ }}", "{{ task|indent(10 ** 6) }}", "{{ 1|round(10 ** 6) }}",
      "{% macro m() %}{% endmacro %}{{ m.__globals__ }}", "{{ loop }}", "{{ rollouts[0]|tojson(10 ** 6) }}",
      "{% set rollouts[0].label = 1 %}"],

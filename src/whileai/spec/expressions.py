@@ -86,7 +86,9 @@ class Expressions:
         """
         found: list[Any] = []
         try:
-            for value in self._template.root_render_func(self._template.new_context({_ROWS: rows})):
+            context = self._template.new_context({_ROWS: rows})
+            values: Iterable[Any] = self._template.root_render_func(context)
+            for value in values:
                 if isinstance(value, Undefined):
                     str(value)  # raises: what is undefined is no text
                 found.append(value)
