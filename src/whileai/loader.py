@@ -284,7 +284,11 @@ class _Compiler:
         if file.source.key in seen:
             return
         seen.add(file.source.key)
-        links.append(_Link(file, self._runner(file, None)))
+        runner = self._runner(file, None)
+        if any(link.runner.name == runner.name for link in links):
+            message = f"two graders of one chain are called {runner.name!r}"
+            raise SpecError([Problem(file.source.shown, None, "name", message, "give one of them another name")])
+        links.append(_Link(file, runner))
         for reference in file.spec.fallback:
             self._collect(self.reader.referenced(reference, file.source), links, seen)
 
@@ -320,16 +324,16 @@ class _Compiler:
         return (file.spec.name if member.model is None else f"{file.spec.name}[{member.model}]"), link
 
     def _resolve(self, reference: str, file: SpecFile) -> ResolvedRole:
-        from whileai.spec.roles import Roles
-
-        if reference not in self.origin.roles:
+        """The model that a spec's reference means; it travels with the grader."""
+        resolved = self.origin.roles
+        if reference not in resolved:
             if self._roles is None:
+                from whileai.spec.roles import Roles
+
                 self._roles = Roles(self._models)
-            role = self._roles.resolve(reference)
-            if role.provider == "recorded" and not role.name:
-                role = replace(role, name=str(_recording(file)))
-            self.origin.roles[reference] = role
-        return self.origin.roles[reference]
+            resolved[reference] = self._roles.resolve(reference)
+        role = resolved[reference]
+        return replace(role, name=str(_recording(file))) if str(role) == "recorded:" else role
 
 
 def _recording(file: SpecFile) -> Path:
