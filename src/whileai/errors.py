@@ -12,6 +12,7 @@
     │   ├── ModelsFailed                    no model of a judge's list gave a usable reply: why, for each
     │   ├── GraderTimeout (TimeoutError)    it did not answer within `timeout_s`
     │   └── DeadlineExceeded (TimeoutError) the batch's `deadline_s` was over before it answered
+    ├── RankError (RuntimeError)            another process of the run failed, or did not come in time
     └── ProviderError                       a model endpoint gave no reply that can be used
         ├── TransportError                  no answer, or one that may heal: retried
         ├── RefusedRequest                  an answer that the same request never heals
@@ -135,6 +136,17 @@ class GraderTimeout(GraderFailure, TimeoutError):
 
 class DeadlineExceeded(GraderFailure, TimeoutError):
     """The batch's `deadline_s` was over before this call answered."""
+
+
+class RankError(WhileaiError, RuntimeError):
+    """Another process of the run failed, or did not come in time; `ranks` are the ones that are known to have."""
+
+    def __init__(self, message: str, ranks: tuple[int, ...] = ()) -> None:
+        super().__init__(message, ranks)
+        self.ranks = ranks
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ProviderError(WhileaiError):

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from whileai.checks.report import CheckReport
     from whileai.checks.votes import GateKnobs
-    from whileai.trainers.trl import GroupwiseReward, Verifier
+    from whileai.trainers.trl import GroupwiseReward
+    from whileai.trainers.verifier import Verifier
 
 logger = logging.getLogger("whileai")
 
@@ -229,23 +230,45 @@ class GroupwiseGrading:
             raise SpreadError(str(report), report)
         return report
 
-    def trl_reward(self, verifier: Verifier, num_generations: int) -> GroupwiseReward:
+    def trl_reward(
+        self, verifier: Verifier, num_generations: int | None = None, *, judge_in_eval: bool = False
+    ) -> GroupwiseReward:
         """The reward function for TRL's trainers: `verifier` scores the batch, this object shapes it.
 
         Args:
             verifier: `verifier(prompts=..., completions=..., **columns)` returns one reward per row; may be async.
-            num_generations: the trainer's own, the size of a group.
+                None, NaN or an infinity is a row that it cannot score.
+            num_generations: the trainer's own, the size of a group. May be left out from TRL 1.0 on.
+            judge_in_eval: grade in evaluation too; else an evaluation reports the verifier's rewards.
 
         Returns:
-            A picklable callable with a name of its own. It raises `BatchError` on a batch that holds partial
-            groups.
+            A picklable callable with a name of its own. Groups that are split across processes are put together.
         """
         from whileai.trainers.trl import GroupwiseReward
 
         self._usable()
         if not self.accept_unchecked:
             self._standing.warn_if_unchecked(_name(self.grader))
-        return GroupwiseReward(self, verifier, num_generations, name=f"groupwise_{_name(self.grader)}")
+        return GroupwiseReward(
+            self, verifier, num_generations, judge_in_eval=judge_in_eval, name=f"groupwise_{_name(self.grader)}"
+        )
+
+    def trl_check(self, args: Any) -> list[str]:
+        """Check a TRL config (GRPOConfig, RLOOConfig, AsyncGRPOConfig) before training.
+
+        Returns:
+            A remark for each setting that rescales the advantages of equation 3, with the factor; each is logged
+            as a warning too. Empty: they are computed exactly.
+
+        Raises:
+            ConfigError: settings that break the method, each with the line to change.
+        """
+        from whileai.trainers.trl_settings import check_settings
+
+        remarks = check_settings(args, mode=self.mode, deadline_s=self.deadline_s)
+        for remark in remarks:
+            logger.warning("%s", remark)
+        return remarks
 
     @property
     def stats(self) -> GradingStats:

@@ -11,6 +11,21 @@ from whileai.core.shaping import GroupShape
 class Shaper(Protocol):
     """`GroupwiseGrading`, seen from below."""
 
+    @property
+    def mode(self) -> str:
+        """ "advantage" or "reward"."""
+        ...
+
+    @property
+    def concurrency(self) -> int:
+        """Calls in flight at most."""
+        ...
+
+    @property
+    def deadline_s(self) -> float | None:
+        """Seconds within which `shape_groups` ends; None for no limit."""
+        ...
+
     def shape_groups(
         self,
         rewards: Sequence[Any],
@@ -22,5 +37,5 @@ class Shaper(Protocol):
         environments: Sequence[Any] | None = None,
         columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> list[GroupShape]:
-        """What happened to each group of `group_size` consecutive rows."""
+        """What happened to each group of `group_size` consecutive rows. `environments`: prompts may differ."""
         ...

@@ -1,73 +1,209 @@
-"""A reward function for TRL: GRPOTrainer and every trainer with its reward contract.
+"""A reward function for TRL: GRPOTrainer, RLOOTrainer, and trainers with the same reward contract.
 
-TRL calls it with a batch of `num_generations` consecutive completions per prompt and forms the advantage as
-reward minus group mean. The shaped reward is A' + mean(R), so that this gives equation 3 exactly under
-`scale_rewards="none"`.
+TRL calls it with a batch of consecutive completions per prompt and forms the advantage as reward minus group
+mean. The shaped reward is A' + mean(R), so that this gives equation 3 exactly under `scale_rewards="none"`.
 
-Not covered: groups that are split across processes; such a batch is refused.
+It is one sync callable, on purpose: TRL runs it on the main thread of every rank, the only place where the
+ranks may wait for each other. What it fans out runs inside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from whileai.core.knobs import whole
-from whileai.engine.loop import run_on_loop
-from whileai.errors import BatchError
+from whileai.core.knobs import flag, whole
+from whileai.core.shaping import GroupShape, plain
+from whileai.errors import BatchError, ConfigError
+from whileai.trainers.collectives import processes
 from whileai.trainers.shaper import Shaper
+from whileai.trainers.split import Rows, shape_split
+from whileai.trainers.trl_metrics import COLUMNS, Metrics, RowOutcome, outcomes_of
+from whileai.trainers.trl_settings import TrainerView, check_settings, view_of
+from whileai.trainers.verifier import Verifier, VerifierCalls
 
-Verifier = Callable[..., Sequence[Any] | Awaitable[Sequence[Any]]]
+logger = logging.getLogger("whileai")
 
 NOT_COLUMNS = frozenset({"completion_ids", "prompt_ids", "trainer_state", "log_extra", "log_metric", "environments"})
 """Keywords of a TRL reward call that are no columns of the dataset."""
 
 
 class GroupwiseReward:
-    """`reward_funcs=[...]` for a trainer; made by `GroupwiseGrading.trl_reward`. Picklable, sync, named."""
+    """`reward_funcs=[...]` for a trainer; made by `GroupwiseGrading.trl_reward`. Picklable, sync, named.
 
-    def __init__(self, shaper: Shaper, verifier: Verifier, num_generations: int, *, name: str) -> None:
-        whole("num_generations", num_generations, low=1)
-        if not callable(verifier):
-            raise BatchError(f"verifier={verifier!r}: a callable is wanted")
-        self.shaper, self.verifier, self.num_generations = shaper, verifier, int(num_generations)
+    Args:
+        shaper: the grading.
+        verifier: see `VerifierCalls`.
+        num_generations: the trainer's own; None: read from the trainer at each call.
+        judge_in_eval: also grade in evaluation; else an evaluation reports the verifier's rewards.
+        name: becomes `__name__`, under which TRL logs the reward.
+    """
+
+    def __init__(
+        self,
+        shaper: Shaper,
+        verifier: Verifier,
+        num_generations: int | None,
+        *,
+        judge_in_eval: bool,
+        name: str,
+    ) -> None:
+        if num_generations is not None:
+            whole("num_generations", num_generations, low=1)
+        flag("judge_in_eval", judge_in_eval)
+        self.shaper, self.num_generations, self.judge_in_eval = shaper, num_generations, judge_in_eval
+        self.verifier = VerifierCalls(verifier)
         self.__name__ = name
+        self._checked = False
+        self._metrics = Metrics()
 
     def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
         """Shaped rewards, one finite float per completion.
 
         Raises:
             BatchError: partial groups, or a verifier that returned another number of rewards.
+            ConfigError: settings of the trainer that break the method, or a group size that nobody said.
+            RankError: another process failed, or did not come in time.
         """
-        rows, size = len(completions), self.num_generations
-        if rows % size:
+        view = view_of(columns)
+        size = self._size(view)
+        self._check(view, prompts, size, columns)
+        rows = len(completions)
+        call = _Call(self, view, size)
+
+        def load() -> Rows:
+            return self._rows(prompts, completions, columns)
+
+        peers = processes() if rows % size else None
+        if peers is not None:
+            outcomes = shape_split(peers, rows, size, load, call.shape, deadline_s=self.shaper.deadline_s)
+        elif rows % size:
             raise BatchError(
-                f"{rows} completions are no whole groups of num_generations={size}: with several processes a group "
-                "is split across them when per_device_train_batch_size x steps_per_generation is no multiple of "
-                "num_generations; make it one"
+                f"{rows} completions are no whole groups of num_generations={size}, and there is no other process that "
+                "has the rest: is num_generations the trainer's own?"
             )
-        rewards = self.verifier(prompts=prompts, completions=completions, **columns)
-        if isinstance(rewards, Awaitable):
-            rewards = run_on_loop(rewards)
-        if not hasattr(rewards, "__len__") or len(rewards) != rows:
-            found = f"{len(rewards)} rewards" if hasattr(rewards, "__len__") else type(rewards).__name__
-            raise BatchError(f"the verifier returned {found} for {rows} completions: one per completion is wanted")
+        else:
+            outcomes = call.shape(load())
+        self._log(view, columns, outcomes, call)
+        return [outcome.reward for outcome in outcomes]
+
+    def _size(self, view: TrainerView) -> int:
+        if view.group_size is not None and (self.num_generations is None or not view.training):
+            return view.group_size
+        if self.num_generations is None:
+            raise ConfigError(
+                "num_generations is unknown, and this trainer cannot be asked for it (TRL 1.0 and later can): write "
+                "trl_reward(verifier, num_generations=...) with the trainer's own"
+            )
+        return self.num_generations
+
+    def _check(self, view: TrainerView, prompts: Sequence[Any], size: int, columns: Mapping[str, Any]) -> None:
+        """What the trainer says of itself, once; and the order of the rows, always."""
+        blocks = len(prompts) // size
+        in_blocks = (
+            blocks > 1
+            and columns.get("environments") is None
+            and prompts[0] != prompts[1]
+            and all(prompt == prompts[row % blocks] for row, prompt in enumerate(prompts))
+        )
+        if in_blocks:
+            raise BatchError(
+                f"the {len(prompts)} prompts come in {size} blocks of {blocks}: this trainer (OnlineDPO does so) does "
+                "not keep the completions of a prompt together, so no consecutive rows are a group"
+            )
+        if self._checked or view.trainer is None:
+            return
+        self._checked = True
+        remarks = check_settings(
+            view.trainer,
+            mode=self.shaper.mode,
+            deadline_s=self.shaper.deadline_s,
+            num_generations=self.num_generations,
+        )
+        for remark in remarks:
+            logger.warning("%s: %s", self.__name__, remark)
+        names = [getattr(function, "__name__", "") for function in getattr(view.trainer, "reward_funcs", ())]
+        if names.count(self.__name__) > 1:
+            raise ConfigError(
+                f"{names.count(self.__name__)} reward functions are called {self.__name__!r}, and TRL logs them under "
+                "their names: set the __name__ of one of them"
+            )
+
+    def _rows(self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> Rows:
+        rows, deadline_s = len(completions), self.shaper.deadline_s
+        rewards = self.verifier(
+            prompts,
+            completions,
+            columns,
+            concurrency=self.shaper.concurrency,
+            deadline_s=None if deadline_s is None else deadline_s / 2,  # other ranks wait deadline_s for this one
+        )
         kept = {
             name: values
             for name, values in columns.items()
             if name not in NOT_COLUMNS and isinstance(values, (list, tuple)) and len(values) == rows
         }
-        task_id = kept.pop("task_id", None)
-        groups = self.shaper.shape_groups(
-            rewards,
-            prompts,
-            completions,
-            group_size=size,
-            task_id=task_id,
-            environments=columns.get("environments"),
-            columns=kept,
-        )
-        return [reward for group in groups for reward in group.rewards]
+        return Rows(prompts, completions, rewards, kept, columns.get("environments") is not None)
+
+    def _log(self, view: TrainerView, columns: Mapping[str, Any], outcomes: Sequence[RowOutcome], call: _Call) -> None:
+        functions = getattr(view.trainer, "reward_funcs", ())
+        alone = sum(isinstance(function, GroupwiseReward) for function in functions) < 2
+        if (log_extra := columns.get("log_extra")) is not None:
+            prefix = "" if alone else f"{self.__name__}/"
+            for number, name in enumerate(COLUMNS, 1):
+                log_extra(prefix + name, [outcome[number] for outcome in outcomes])
+        if (log_metric := columns.get("log_metric")) is not None:
+            prefix = "groupwise/" if alone else f"{self.__name__}/"
+            for name, figure in self._metrics.of(
+                call.shapes,
+                judge_seconds=call.judge_seconds,
+                verifier_failures=self.verifier.failures - call.failures_before,
+            ).items():
+                log_metric(prefix + name, figure)
 
     def __repr__(self) -> str:
-        return f"<{self.__name__}: {self.shaper}, groups of {self.num_generations}>"
+        return f"<{self.__name__}: {self.shaper}, groups of {self.num_generations or 'the trainer'}>"
+
+
+class _Call:
+    """The groups that one rank shapes in one call."""
+
+    def __init__(self, reward: GroupwiseReward, view: TrainerView, size: int) -> None:
+        self.shaper, self.size = reward.shaper, size
+        self.judge = view.training or reward.judge_in_eval
+        self.shrink = view.shrink if reward.shaper.mode == "advantage" else 1.0
+        self.shapes: list[GroupShape] = []
+        self.judge_seconds = 0.0
+        self.failures_before = reward.verifier.failures
+
+    def shape(self, rows: Rows) -> list[RowOutcome]:
+        """One outcome per row of whole groups."""
+        begin = time.monotonic()
+        starts = range(0, len(rows), self.size)
+        rewards = [rows.rewards[start : start + self.size] for start in starts]
+        if self.judge:
+            columns = dict(rows.columns)
+            self.shapes = self.shaper.shape_groups(
+                rows.rewards,
+                rows.prompts,
+                rows.completions,
+                group_size=self.size,
+                task_id=columns.pop("task_id", None),
+                environments=rows.prompts if rows.differ else None,
+                columns=columns,
+            )
+        else:
+            self.shapes = [plain(group) for group in rewards]
+        self.judge_seconds = time.monotonic() - begin
+        if self.shrink != 1.0:
+            self.shapes = [_shrunk(shape, self.shrink) for shape in self.shapes]
+        return [
+            outcome for shape, group in zip(self.shapes, rewards, strict=True) for outcome in outcomes_of(shape, group)
+        ]
+
+
+def _shrunk(shape: GroupShape, factor: float) -> GroupShape:
+    mean = sum(reward / len(shape.rewards) for reward in shape.rewards)
+    return shape._replace(rewards=[mean + factor * (reward - mean) for reward in shape.rewards])
