@@ -46,7 +46,7 @@ def processes() -> Processes | None:
         return None
     if _current is None or _current.group is not world:
         _made += 1
-        _current = Processes(world, distributed.get_rank(), distributed.get_world_size(), _store(distributed), _made)
+        _current = Processes(world, distributed.get_rank(), distributed.get_world_size(), distributed, _made)
     return _current
 
 
@@ -58,9 +58,10 @@ _made = 0
 class Processes:
     """This process and the others. `rank` is its number, `world` how many there are."""
 
-    def __init__(self, group: Any, rank: int, world: int, store: Any, number: int) -> None:
+    def __init__(self, group: Any, rank: int, world: int, distributed: Any, number: int) -> None:
         self.group, self.rank, self.world = group, rank, world
-        self._store = store
+        self._distributed = distributed
+        self._store: Any = None  # made by the first exchange: connecting can hang too
         self._prefix, self._round = f"whileai/{number}", 0
         self._mine: list[str] = []
 
@@ -85,7 +86,7 @@ class Processes:
             for rank, parcel in parcels.items():
                 keys += self._write(f"{start}/{self.rank}/to/{rank}", parcel)
             keys += self._write(f"{start}/{self.rank}", (what, None))
-            notes = self._notes(start, within_s)
+            notes = self._notes(start, what, within_s)
             self._refuse(start, what, notes)
             received = {rank: self._read(f"{start}/{rank}/to/{self.rank}") for rank in senders}
             for key in self._mine:  # everyone has come here, so nobody reads the round before any more
@@ -114,7 +115,7 @@ class Processes:
         self._round += 1
         return f"{self._prefix}/{self._round}"
 
-    def _notes(self, start: str, within_s: float | None) -> list[tuple[str, str | None]]:
+    def _notes(self, start: str, what: str, within_s: float | None) -> list[tuple[str, str | None]]:
         store, gave_up = self._store, f"{self._prefix}/gave_up"
         keys = [f"{start}/{rank}" for rank in range(self.world)]
 
@@ -124,17 +125,20 @@ class Processes:
         def ready() -> bool:
             return bool(store.check(keys) or store.check([gave_up]))
 
-        if not self._poll(ready, SAY_AFTER_S if within_s is None else min(SAY_AFTER_S, within_s)):
-            logger.warning("rank %d waits for rank %s to finish its batch", self.rank, _listed(absent()))
-            self._poll(ready, None if within_s is None else max(0.0, within_s - SAY_AFTER_S))
+        left = within_s
+        if left is None or left > SAY_AFTER_S:
+            left = None if left is None else left - SAY_AFTER_S
+            if not self._poll(ready, SAY_AFTER_S):
+                logger.warning("rank %d waits for the %s from rank %s", self.rank, what, _listed(absent()))
+        self._poll(ready, left)
         missing = absent()
         if not missing:
             return [self._read(key) for key in keys]
         if store.check([gave_up]):
             raise RankError(f"the other processes have stopped: {self._read(gave_up)}")
         reason = (
-            f"rank {_listed(missing)} did not come within {within_s:g} s: it was killed, it hangs, or its verifier "
-            "takes that much longer than the others' (deadline_s is how long a rank waits for another)"
+            f"rank {_listed(missing)} did not come with the {what} within {within_s:g} s: it was killed, it hangs, or "
+            "it takes that much longer than the others (deadline_s is how long a rank waits for another)"
         )
         self._write(gave_up, f"rank {self.rank} gave up, because {reason}")
         raise RankError(reason, tuple(missing))
@@ -179,6 +183,8 @@ class Processes:
 
         def run() -> None:
             try:
+                if self._store is None:
+                    self._store = _store(self._distributed)
                 result.set_result(work())
             except BaseException as error:  # noqa: BLE001 - it is raised in the caller's thread
                 result.set_exception(error)
@@ -190,13 +196,16 @@ class Processes:
         except TimeoutError:
             waited = time.monotonic() - begin
             raise RankError(
-                f"the store of the process group did not answer for {waited:.0f} s: the machine of rank 0 is stopped "
-                "or cannot be reached"
+                f"the store of the process group, which lives with rank 0 or the launcher, did not answer for "
+                f"{waited:.0f} s: that process has ended, or its machine is stopped or cannot be reached"
             ) from None
         except RankError:
             raise
         except RuntimeError as error:  # what torch raises for its stores
-            raise RankError(f"the store of the process group is gone, and rank 0 with it: {error}", (0,)) from error
+            raise RankError(
+                "the store of the process group is gone, and with it the process that held it, rank 0 or the "
+                f"launcher: {error}"
+            ) from error
 
 
 def _listed(ranks: Sequence[int]) -> str:

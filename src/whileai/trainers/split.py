@@ -64,8 +64,8 @@ def shape_split(
     shape: Callable[[Rows], Sequence[R]],
     *,
     deadline_s: float | None,
-) -> list[R]:
-    """Shape a batch of which every rank has `count` rows, in groups of `size`; returns one result per own row.
+) -> tuple[list[R], list[R]]:
+    """Shape a batch of which every rank has `count` rows, in groups of `size`.
 
     Args:
         peers: the processes.
@@ -73,21 +73,25 @@ def shape_split(
         shape: makes one result per row from whole groups; called at most once. It ends within `deadline_s`.
         deadline_s: seconds to wait for the slowest rank's `load`, and again for its `shape`; None for no limit.
 
+    Returns:
+        One result per own row: those of the group that begins on an earlier rank, and was shaped there, and those
+        of the groups that begin here.
+
     Raises:
         BatchError: the rows of all processes together are no whole groups.
         RankError: another rank failed or did not come. Whatever `load` or `shape` raises is raised here, after
             the other ranks were told.
     """
-    if count * peers.world % size:
-        raise BatchError(
-            f"{peers.world} processes with {count} completions each are no whole groups of num_generations={size}"
-        )
     begin = peers.rank * count
     lead = min(-begin % size, count)  # rows of a group that begins on an earlier rank
     owner = begin // size * size // count
     givers = _givers(peers, count, size) if lead < count else []
     what = f"{count} completions in groups of {size}"
     try:
+        if count * peers.world % size:
+            raise BatchError(
+                f"{peers.world} processes with {count} completions each are no whole groups of num_generations={size}"
+            )
         rows = load()
         handed = {owner: rows.cut(0, lead)} if lead else {}
         received = peers.exchange(f"rows of {what}", handed, senders=givers, within_s=deadline_s)
@@ -104,7 +108,7 @@ def shape_split(
     except BaseException as error:
         peers.report(error)
         raise
-    return [*(returned[owner] if lead else ()), *results[: count - lead]]
+    return returned[owner] if lead else [], results[: count - lead]
 
 
 def _givers(peers: Processes, count: int, size: int) -> list[int]:

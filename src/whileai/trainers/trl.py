@@ -57,6 +57,7 @@ class GroupwiseReward:
         self.verifier = VerifierCalls(verifier)
         self.__name__ = name
         self._checked = False
+        self._said: set[str] = set()
         self._metrics = Metrics()
 
     def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
@@ -78,7 +79,9 @@ class GroupwiseReward:
 
         peers = processes() if rows % size else None
         if peers is not None:
-            outcomes = shape_split(peers, rows, size, load, call.shape, deadline_s=self.shaper.deadline_s)
+            elsewhere, own = shape_split(peers, rows, size, load, call.shape, deadline_s=self.shaper.deadline_s)
+            self._say_fallbacks(elsewhere)
+            outcomes = elsewhere + own
         elif rows % size:
             raise BatchError(
                 f"{rows} completions are no whole groups of num_generations={size}, and there is no other process that "
@@ -152,8 +155,8 @@ class GroupwiseReward:
         alone = sum(isinstance(function, GroupwiseReward) for function in functions) < 2
         if (log_extra := columns.get("log_extra")) is not None:
             prefix = "" if alone else f"{self.__name__}/"
-            for number, name in enumerate(COLUMNS, 1):
-                log_extra(prefix + name, [outcome[number] for outcome in outcomes])
+            for name in COLUMNS:
+                log_extra(prefix + name, [getattr(outcome, name) for outcome in outcomes])
         if (log_metric := columns.get("log_metric")) is not None:
             prefix = "groupwise/" if alone else f"{self.__name__}/"
             for name, figure in self._metrics.of(
@@ -162,6 +165,18 @@ class GroupwiseReward:
                 verifier_failures=self.verifier.failures - call.failures_before,
             ).items():
                 log_metric(prefix + name, figure)
+
+    def _say_fallbacks(self, elsewhere: Sequence[RowOutcome]) -> None:
+        """A group that another rank judged in vain stands in that rank's log; here too, once per kind."""
+        for reason in sorted({outcome.reason for outcome in elsewhere if outcome.fell_back}):
+            kind = reason.partition(":")[0]
+            if kind not in self._said:
+                self._said.add(kind)
+                logger.warning(
+                    "another rank judged a group that has rows here, and it keeps its original rewards: %s (logged "
+                    "once per kind)",
+                    reason,
+                )
 
     def __repr__(self) -> str:
         return f"<{self.__name__}: {self.shaper}, groups of {self.num_generations or 'the trainer'}>"

@@ -26,6 +26,7 @@ class RowOutcome(NamedTuple):
         rank: 1 for the best passes of the group, ties alike; None if it was not ranked.
         hack: the grader named it a hack.
         reason: the grader's own words on it, or why its group fell back.
+        fell_back: its group, or in reward mode some pass of it, has no verdict.
     """
 
     reward: float
@@ -34,10 +35,11 @@ class RowOutcome(NamedTuple):
     rank: int | None = None
     hack: bool = False
     reason: str = ""
+    fell_back: bool = False
 
 
-COLUMNS = RowOutcome._fields[1:]
-"""The columns of the table, in this order."""
+COLUMNS = ("verifier_reward", "factor", "rank", "hack", "reason")
+"""The columns of the table."""
 
 
 def outcomes_of(shape: GroupShape, rewards: Sequence[float | None]) -> list[RowOutcome]:
@@ -57,6 +59,7 @@ def outcomes_of(shape: GroupShape, rewards: Sequence[float | None]) -> list[RowO
             levels.index(factors[index]) + 1 if levels and index in factors else None,
             index in hacks,
             fell or _said(reasons, index),
+            bool(fell),
         )
         for index, (shaped, reward) in enumerate(zip(shape.rewards, rewards, strict=True))
     ]

@@ -1,0 +1,139 @@
+"""Two processes share a group, and one of them fails: `python worker_faults.py` prints what each of them saw.
+
+Every case is a pair of forked processes with a process group of their own (gloo, CPU), each with 6 rows in groups
+of 4; all pairs run at once. A process that has its result waits until both have, as the store lives in rank 0.
+"""
+
+import json
+import logging
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+
+import torch.distributed as dist
+
+import whileai as wai
+
+DEADLINE_S = 3.0
+LIMIT_S = DEADLINE_S + 10.0
+TEXTS = [["0 fails", "1", "2", "3", "4", "5"], ["6", "7 fails", "8", "9 fails", "10", "11"]]
+
+
+def stuck_in_c():
+    re.match(r"(a+)+$", "a" * 60 + "b")  # holds the interpreter lock for longer than anyone lives
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def interrupt():
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+
+def broken():
+    raise RuntimeError("the judge's own mistake")
+
+
+CASES = {  # what happens, in the judge or the verifier, and on which rank
+    "in order": ("judge", 0, lambda: None),
+    "judge raises": ("judge", 0, broken),
+    "judge hangs": ("judge", 0, lambda: time.sleep(600)),
+    "judge hangs in C": ("judge", 0, stuck_in_c),
+    "verifier is late": ("verifier", 1, lambda: time.sleep(DEADLINE_S + 3)),
+    "verifier counts wrong": ("count", 1, lambda: None),
+    "rank 0 is killed": ("verifier", 0, die),
+    "rank 1 is killed": ("verifier", 1, die),
+    "rank 0 is stopped": ("verifier", 0, stop),
+    "rank 0 is interrupted": ("interrupt", 0, interrupt),
+    "uneven rows": ("rows", 1, lambda: None),
+}
+
+
+def child(name, rank, port, pipe):
+    place, where, fault = CASES[name]
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("whileai").addHandler(handler)
+    logging.getLogger("whileai").propagate = False
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    pipe.send("connected")
+    pipe.recv()
+
+    def verifier(prompts, completions, **_):
+        if place == "interrupt" and rank == 1:
+            time.sleep(2)
+        if place in ("verifier", "interrupt") and rank == where:
+            fault()
+        rewards = [float("fails" not in text) for text in completions]
+        return rewards[1:] if place == "count" and rank == where else rewards
+
+    def judge(group):
+        if place == "judge" and rank == where and len({rollout["completion"] for rollout in group} & {"4", "5"}):
+            fault()
+        return {"ranking": [rollout["index"] for rollout in group if rollout["passed"]]}
+
+    gar = wai.GroupwiseGrading(grader=judge, deadline_s=DEADLINE_S, accept_unchecked="a judge of the tests")
+    texts = TEXTS[rank] + (["12"] * 4 if place == "rows" and rank == where else [])
+    begin = time.monotonic()
+    try:
+        reward = gar.trl_reward(verifier, num_generations=4)
+        result = {"rewards": reward(prompts=["p"] * len(texts), completions=texts)}
+    except BaseException as error:  # noqa: BLE001 - an interrupt is one of the cases
+        result = {"error": type(error).__name__, "text": str(error)}
+    pipe.send(result | {"log": said, "seconds": time.monotonic() - begin, "calls": gar.stats.grader_calls})
+    pipe.recv()
+    os._exit(0)
+
+
+def start(name):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    fork = multiprocessing.get_context("fork")
+    pipes, processes = [], []
+    for rank in range(2):
+        ours, theirs = fork.Pipe()
+        process = fork.Process(target=child, args=(name, rank, port, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        processes.append(process)
+    return pipes, processes
+
+
+def received(pipe, until):
+    try:
+        return pipe.recv() if pipe.poll(max(0.0, until - time.monotonic())) else None
+    except EOFError:
+        return None
+
+
+def main():
+    names = sys.argv[1:] or list(CASES)
+    pairs = {name: start(name) for name in names}
+    for pipes, _ in pairs.values():
+        assert all(pipe.poll(30) and pipe.recv() for pipe in pipes)
+    for pipes, _ in pairs.values():
+        for pipe in pipes:
+            pipe.send("go")
+    until = time.monotonic() + LIMIT_S
+    results = {name: [received(pipe, until) for pipe in pipes] for name, (pipes, _) in pairs.items()}
+    for _, processes in pairs.values():
+        for process in processes:
+            process.kill()
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
