@@ -65,7 +65,8 @@ class GoldenItem(pytest.Item):
         self.case = case
 
     def runtest(self) -> None:
-        from whileai.checks.golden import GoldenFile, run_cases
+        from whileai.checks.cases import run_cases
+        from whileai.checks.golden import GoldenFile
         from whileai.checks.votes import GateKnobs
 
         parent = self.parent

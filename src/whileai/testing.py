@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from whileai.checks.golden import CaseResult, run_golden
+from whileai.checks.cases import CaseResult, run_golden
 from whileai.checks.votes import GateKnobs
 
 __all__ = ["CaseResult", "assert_golden", "run_golden"]

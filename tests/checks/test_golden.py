@@ -3,7 +3,8 @@ from textwrap import dedent
 
 import pytest
 
-from whileai.checks.golden import load_golden, run_golden
+from whileai.checks.cases import run_golden
+from whileai.checks.golden import load_golden
 from whileai.checks.votes import GateKnobs
 from whileai.errors import SpecError
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whileai.checks import figures
-from whileai.checks.golden import CaseResult, GoldenFile, run_cases
+from whileai.checks import figures, labelled
+from whileai.checks.cases import CaseResult, run_cases
+from whileai.checks.golden import GoldenFile
 from whileai.checks.orders import content_digest
 from whileai.checks.report import Answer, CheckReport, Figure
 from whileai.checks.votes import NOT_MADE, GateKnobs, Grader, Outcome, Progress, Run, Subject, call_count, collect_votes
@@ -156,7 +157,7 @@ def judge(
     )
     found = [figures.failures(len(failed), calls, rules)]
     if hunts_only:
-        found += [figures.labels(cases, rules), *figures.hack_rates(cases, rules)]
+        found += [labelled.size(cases, rules), *labelled.hack_rates(cases, rules)]
     else:
         found += [
             figures.size(judged, rules),
@@ -167,7 +168,7 @@ def judge(
         ]
     found += figures.hack_agreement(judged)
     if cases is not None:
-        found += figures.golden(cases, rules)
+        found += labelled.golden(cases, rules)
     remarks = [] if hunts_only else figures.remarks(judged)
     if plan.copies:
         remarks.append(f"{plan.copies} groups hold the same rollouts as another group and were left out")
