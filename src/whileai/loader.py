@@ -19,7 +19,8 @@ from whileai.errors import Problem, SpecError, UnusableVerdict
 from whileai.kinds.chain import Chain
 from whileai.kinds.runner import Runner
 from whileai.spec.fingerprint import spec_parts
-from whileai.spec.models import GraderSpec, LlmSpec, Member, PanelSpec, PythonSpec, RulesSpec
+from whileai.spec.judges import LlmSpec, Member, PanelSpec
+from whileai.spec.models import GraderSpec, PythonSpec, RulesSpec
 from whileai.spec.reading import SpecFile, SpecReader
 from whileai.spec.sources import Sources
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from conftest import chance, equation_3
 from worker_layouts import is_hack, is_pass
+
+from conftest import chance, equation_3
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 200.0

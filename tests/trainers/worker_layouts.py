@@ -10,9 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from conftest import chance, tiny_trainer
-
 import whileai as wai
+from conftest import chance, tiny_trainer
 
 ROWS = [{"prompt": f"task {i}", "task_id": i} for i in range(12)]
 
