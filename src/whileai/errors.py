@@ -197,7 +197,8 @@ def kind_and_reason(failure: BaseException) -> tuple[str, str]:
     except Exception:  # noqa: BLE001 - a user's own exception, whose __str__ may be as broken as its grader
         text = "(its message cannot be read)"
     name = type(failure).__name__
-    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
+    words = " ".join(text[: 4 * REASON_CHARS].split())
+    line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in words)
     reason = line if own else f"{name}: {line}" if line else name
     return (
         failure.kind if own else "raised",  # type: ignore[attr-defined]
