@@ -6,7 +6,9 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import mul
-from typing import Any
+from typing import Any, NoReturn, TypeVar
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,8 @@ class GradingStats:
     grader_failures: int = 0
     hacks: int = 0
     lambda_capped: int = 0
-    failures: Mapping[str, int] = field(default_factory=dict, hash=False)
-    reasons: Mapping[str, str] = field(default_factory=dict, hash=False)
+    failures: Mapping[str, int] = field(default_factory=lambda: Frozen(), hash=False)
+    reasons: Mapping[str, str] = field(default_factory=lambda: Frozen(), hash=False)
     factor_count: int = 0
     factor_mean: float = 0.0
     factor_std: float = 0.0
@@ -54,6 +56,18 @@ class GradingStats:
             f"{self.grader_calls} grader calls, {self.grader_failures} failed (fell back), "
             f"{self.hacks} hacks zeroed{factors}{unchecked}"
         )
+
+
+class Frozen(dict[str, V]):
+    """A dict that does not change, and yet is one: for JSON, `dataclasses.asdict` and pickle."""
+
+    def _refuse(self, *args: Any, **more: Any) -> NoReturn:
+        raise TypeError("a snapshot does not change")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Frozen, (dict(self),)
 
 
 @dataclass(slots=True)
@@ -117,8 +131,8 @@ class Counters:
                 grader_failures=sum(total.failures.values()),
                 hacks=total.hacks,
                 lambda_capped=total.lambda_capped,
-                failures=dict(total.failures),
-                reasons=dict(total.reasons),
+                failures=Frozen(total.failures),
+                reasons=Frozen(total.reasons),
                 factor_count=self._count,
                 factor_mean=self._mean,
                 factor_std=(self._squares / self._count) ** 0.5 if self._count else 0.0,
