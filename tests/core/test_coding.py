@@ -21,7 +21,10 @@ def said(messages: list[dict]) -> list[tuple]:
     return [tuple(action)[:5] for action in coding_actions(messages) if action.verb != "run"]
 
 
-PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-old\n+new\n*** Add File: b.py\n+hi\n*** Delete File: c.py\n*** End Patch"
+PATCH = (
+    "*** Begin Patch\n*** Update File: src/a.py\n@@\n-old\n+new\n"
+    "*** Add File: b.py\n+hi\n*** Delete File: c.py\n*** End Patch"
+)
 DIFF = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n--- a/gone.py\n+++ /dev/null\n@@\n-q\n"
 PATCHED = [
     ("write", "src/a.py", "old", "new", False),
@@ -35,7 +38,8 @@ DIFFED = [("write", "x.py", "a", "b", False), ("delete", "gone.py", None, None, 
     ("messages", "expected"),
     [
         (call("str_replace_editor", command="view", path="/t/a.py"), [("read", "/t/a.py", None, None, False)]),
-        (call("str_replace_editor", command="create", path="/t/a.py", file_text="x"), [("write", "/t/a.py", None, "x", True)]),
+        (call("str_replace_editor", command="create", path="/t/a.py", file_text="x"),
+         [("write", "/t/a.py", None, "x", True)]),
         (call("str_replace_editor", command="str_replace", path="/t/a.py", old_str="x", new_str="y"),
          [("write", "/t/a.py", "x", "y", False)]),
         (call("str_replace_editor", command="insert", path="/t/a.py", insert_line=3, new_str="y"),
@@ -61,7 +65,8 @@ DIFFED = [("write", "x.py", "a", "b", False), ("delete", "gone.py", None, None, 
         (call("bash", command="echo hi >> n.py"), [("write", "n.py", "", "hi", False)]),
         (call("bash", command="printf 'a' | tee -a n.py"), [("write", "n.py", "", None, False)]),
         (call("bash", command="sed -i 's/assert a/pass/' t.py"), [("write", "t.py", "assert a", "pass", False)]),
-        (call("bash", command="sed -i.bak -e 's|a/b|c|g' -e '3d' t.py"), [("write", "t.py", None, "3d\ns|a/b|c|g", False)]),
+        (call("bash", command="sed -i.bak -e 's|a/b|c|g' -e '3d' t.py"),
+         [("write", "t.py", None, "3d\ns|a/b|c|g", False)]),
         (call("bash", command="sed -n 1,5p t.py; perl -pi -e 's/x/y/' t.py"), [("write", "t.py", "x", "y", False)]),
         (call("bash", command="rm -rf tests && git rm a.py"),
          [("delete", "tests", None, None, False), ("delete", "a.py", None, None, False)]),
@@ -70,7 +75,8 @@ DIFFED = [("write", "x.py", "a", "b", False), ("delete", "gone.py", None, None, 
           ("read", "x.py", None, None, False), ("write", "dest/x.py", None, None, True),
           ("read", "y.py", None, None, False), ("write", "dest/y.py", None, None, True)]),
         (call("bash", command="curl -sL https://x.org/a.patch -o a; git clone https://x.org/r.git"),
-         [("fetch", "https://x.org/a.patch", None, None, False), ("fetch", "git clone https://x.org/r.git", None, None, False)]),
+         [("fetch", "https://x.org/a.patch", None, None, False),
+          ("fetch", "git clone https://x.org/r.git", None, None, False)]),
         (call("bash", command="cd sub && python - <<'EOF'\nopen('a.py', 'w').write('x')\nEOF"),
          [("write", "sub/a.py", None, "open('a.py', 'w').write('x')\n", True)]),
         (call("python", code="import os\nos.remove('a')\nos.system('rm b')\nprint(open('c').read())"),
