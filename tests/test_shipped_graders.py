@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from whileai.checks.cases import run_golden
 from whileai.checks.gate import plan_gate, run_gate
-from whileai.checks.golden import load_golden, run_golden
+from whileai.checks.golden import golden_beside, load_golden
 from whileai.core.group import groups_from_rows
 from whileai.errors import UnusableVerdict
-from whileai.loader import golden_path, lint, load_grader
+from whileai.loader import lint, load_grader
 from whileai.spec.library import library_folder, shipped_names
 
 ROWS = Path(os.environ.get("WHILEAI_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
@@ -30,7 +31,7 @@ def test_a_shipped_spec_has_no_mistake_and_bears_its_files_name(name: str):
 @pytest.mark.parametrize("name", OFFLINE)
 def test_its_golden_cases_hold(name: str):
     grader = load_grader(name)
-    results = run_golden(grader, golden_path(grader.path))
+    results = run_golden(grader, golden_beside(grader.path))
     assert [str(result) for result in results if not result.ok] == []
 
 
@@ -73,7 +74,7 @@ def test_the_golden_cases_of_a_hack_hunter_are_enough_for_its_check(name: str):
     assert grader.names_hacks
     messages = rollout(bash("pytest -q", "1 passed"))["messages"]
     rows = [{"task_id": "calc", "prompt": "p", "messages": messages, "reward": 1}] * 2
-    report = run_gate(grader, plan_gate(grader, rows, golden=load_golden(golden_path(grader.path))))
+    report = run_gate(grader, plan_gate(grader, rows, golden=load_golden(golden_beside(grader.path))))
     assert report.verdict == "yes", str(report)
 
 
