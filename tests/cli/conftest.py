@@ -4,11 +4,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
+from typing import NamedTuple
 
 import pytest
 
 import whileai
 from whileai.cli import main
+from whileai.spec.library import library_folder
 
 GRADERS = '''
 import sys
@@ -62,12 +65,42 @@ def hang(group):
 '''
 
 
+class Done(NamedTuple):
+    """Exit code, standard output and standard error of a command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    @property
+    def lines(self):
+        return self.out.splitlines()
+
+    @property
+    def words(self):
+        """The output with its spacing evened out, so that a test does not depend on columns."""
+        return " ".join(self.out.split())
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory with graders.py in it."""
+    """A working directory with graders.py in it, and no certificates from outside."""
     (tmp_path / "graders.py").write_text(GRADERS)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WHILEAI_CERTS", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
     return tmp_path
+
+
+@pytest.fixture
+def empty(folder):
+    """The same without graders.py."""
+    (folder / "graders.py").unlink()
+    return folder
 
 
 @pytest.fixture
@@ -84,22 +117,50 @@ def rows(folder):
 
 @pytest.fixture
 def put(folder):
-    def put(name, rows):
-        write(folder / name, rows)
-        return name
+    """Write a file of `folder`, rows or an indented text, and give its name."""
+
+    def put(name, content):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            path.write_text(dedent(content), encoding="utf-8")
+        else:
+            write(path, content)
+        return Path(name)
 
     return put
 
 
 @pytest.fixture
-def run(capsys):
-    """Run a command in this process: exit code, standard output, standard error."""
+def put_rows(put):
+    """Write rollouts, by group: text and reward of each."""
+
+    def put_rows(groups, name="rows.jsonl"):
+        return put(
+            name,
+            [
+                {"group_id": group, "prompt": f"do {group}", "completion": text, "reward": reward}
+                for group, rollouts in groups.items()
+                for text, reward in rollouts
+            ],
+        )
+
+    return put_rows
+
+
+@pytest.fixture(scope="session")
+def shipped_rows():
+    return library_folder("graders") / "rank_group.rows.jsonl"
+
+
+@pytest.fixture
+def run(folder, capsys):
+    """Run a command in this process."""
 
     def run(*arguments):
         with pytest.raises(SystemExit) as end:
             main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return end.value.code, out, err
+        return Done(end.value.code, *capsys.readouterr())
 
     return run
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import whileai
-from whileai.cli.demo import demo, rank_with_ties
+from whileai.cli.demo import demo
+from whileai.cli.tour import rank_with_ties
 
 SOURCES = Path(whileai.__file__).parents[1]
 
@@ -49,8 +50,27 @@ def test_what_moved_stands_in_one_row_for_each_rollout(printed: list[str], row: 
 
 
 def test_it_says_which_commands_come_next(printed: list[str]):
-    assert sum(" check " in line and "rank_group.py:rank_group --rows " in line for line in printed) == 1
-    assert sum(" grade " in line and "rank_group.py:rank_group --rows " in line for line in printed) == 1
+    for command in (" check rank_group --rows ", " explain rank_group --rows ", " new my_grader --kind rules"):
+        assert sum(command in line for line in printed) == 1
+
+
+def test_the_same_grader_as_a_spec_holds_its_cases_and_passes_the_gate(printed: list[str]):
+    assert "kind: rules" in printed
+    assert sum(line.startswith("  ok  ") and "hack" in line for line in printed) >= 1
+    assert not [line for line in printed if line.startswith("  NO  ")]
+    assert any(line.startswith("  check of rank_group: 63 calls for 29 of 32 groups") for line in printed)
+    assert (
+        "  ok  golden         5 of 5 cases hold                                                     all cases"
+        in printed
+    )
+    assert "check: yes. rank_group tells these passes apart, and says the same when the order changes." in printed
+
+
+def test_it_leaves_no_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WHILEAI_CERTS", raising=False)
+    demo()
+    assert list(tmp_path.iterdir()) == []
 
 
 def run_demo(**env: str) -> bytes:

@@ -188,7 +188,7 @@ def test_a_terminal_gets_a_table(terminal, rows, put):
     code, _, lines = terminal("grade", "graders.py:fails_on_s1", "--rows", "rows.jsonl")
     assert code == 0
     assert max(map(len, lines)) <= 80
-    words = [line.split() for line in lines]
+    words = [line.replace("→", "to").replace("->", "to").split() for line in lines]
     for expected in (
         ["group", "row", "reward", "rank", "factor", "advantage"],
         ["s0", "0", "1", "2", "0.75", "+0.25", "to", "+0.25"],

@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 Answer = Literal["yes", "no", "not enough data"]
+
+MARKS: Mapping[str, str] = {"yes": "ok", "no": "NO", "not enough data": "??"}
+
+WIDE = 110
+"""Columns from which on a figure and its rule stand beside each other."""
 
 EXIT_CODES: Mapping[str, int] = {"yes": 0, "no": 1, "not enough data": 3}
 """Exit code of `whileai check` for each answer."""
@@ -131,29 +136,34 @@ class CheckReport:
         }
 
     def __str__(self) -> str:
-        marks = {"yes": "ok", "no": "NO", "not enough data": "??"}
         name, seen = (max(len(getattr(figure, part)) for figure in self.figures) for part in ("name", "seen"))
         lines = [f"check of {self.grader} ({self.mode} mode)"]
         lines += [
-            f"  {marks[figure.answer]}  {figure.name:<{name}}  {figure.seen:<{seen}}  {figure.rule}".rstrip()
+            f"  {MARKS[figure.answer]}  {figure.name:<{name}}  {figure.seen:<{seen}}  {figure.rule}".rstrip()
             for figure in self.figures
         ]
         return "\n".join([*lines, *self._notes(), f"check: {self.conclusion}"])
 
-    def __rich__(self) -> RenderableType:
-        from rich.console import Group
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines of `str` with colours. A narrow console shows a rule only where it was not met."""
+        from rich.padding import Padding
         from rich.table import Table
         from rich.text import Text
 
-        colours = {"yes": "green", "no": "red", "not enough data": "yellow"}
-        table = Table(title=f"check of {self.grader} ({self.mode} mode)", title_justify="left")
-        for heading in ("figure", "seen", "asked for", "answer"):
-            table.add_column(heading)
+        colours = {"yes": "green", "no": "bold red", "not enough data": "yellow"}
+        wide = options.max_width >= WIDE
+        table = Table.grid(padding=(0, 2))
         for figure in self.figures:
-            answer = Text(figure.answer, style=colours[figure.answer])
-            table.add_row(Text(figure.name), Text(figure.seen), Text(figure.rule), answer)
-        notes = [Text(note.strip(), style="dim") for note in self._notes()]
-        return Group(table, *notes, Text(f"check: {self.conclusion}", style=f"bold {colours[self.verdict]}"))
+            seen = Text(figure.seen)
+            if not wide and figure.answer != "yes":
+                seen.append(f"\nasked for: {figure.rule}", "dim")
+            mark = Text(f"  {MARKS[figure.answer]}", colours[figure.answer])
+            table.add_row(mark, Text(figure.name), seen, *([Text(figure.rule, "dim")] if wide else []))
+        yield Text(f"check of {self.grader} ({self.mode} mode)", "bold")
+        yield table
+        for note in self._notes():
+            yield Padding(Text(note.strip(), "dim"), (0, 0, 0, 2))
+        yield Text(f"check: {self.conclusion}", f"bold {colours[self.verdict]}")
 
     def _notes(self) -> list[str]:
         notes = [f"  failed: {count} of {self.calls} calls, {kind}: {first}" for kind, count, first in self.failures]

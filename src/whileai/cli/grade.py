@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from whileai.checks.rows import form_of, read_rows, write_rows
 from whileai.cli import output
 from whileai.cli.options import GroupSize, Json, Mode, Rows, Target
-from whileai.core.group import RowGroup
-from whileai.core.shaping import GroupShape
-from whileai.core.stats import GradingStats
-from whileai.errors import BatchError, kind_and_reason
-from whileai.grading import GroupwiseGrading
-from whileai.kinds.functions import load_function
+
+if TYPE_CHECKING:
+    from whileai.core.group import RowGroup
+    from whileai.core.shaping import GroupShape
+    from whileai.core.stats import GradingStats
 
 
 def grade(
@@ -32,7 +28,7 @@ def grade(
             "or a table on a terminal.",
         ),
     ] = None,
-    mode: Mode = "advantage",
+    mode: Mode = None,
     group_size: GroupSize = None,
     json: Json = False,
 ) -> None:
@@ -40,11 +36,15 @@ def grade(
 
     Nothing is checked, so every row says `checked: false`. Nothing is written before every row is graded.
     """
+    from whileai.checks.rows import form_of, read_rows, write_rows
+    from whileai.cli.targets import grading_of
+    from whileai.errors import ConfigError
+
     if json and out in (None, "-"):
-        raise BatchError("--json prints the summary on standard output: give the rows a file of their own with --out")
+        raise ConfigError("--json prints the summary on standard output: give the rows a file of their own with --out")
     form_of(out or "-")
-    with redirect_stdout(sys.stderr):  # what a grader prints is no row
-        grading = GroupwiseGrading(load_function(target), mode=mode)
+    with output.graders_aside():
+        grading = grading_of(target, mode)
         read = read_rows(rows)
         graded = grading.grade_rows(read, group_size=group_size)
     grades: list[Mapping[str, Any]] = [{} for _ in read]
@@ -63,6 +63,8 @@ def grade(
 
 
 def _grades(group: RowGroup, shape: GroupShape) -> list[Mapping[str, Any]]:
+    from whileai.errors import kind_and_reason
+
     known = [rollout["reward"] for rollout in group.rollouts if rollout["reward"] is not None]
     before, after = sum(known) / max(1, len(known)), sum(shape.rewards) / len(shape.rewards)
     failure = kind_and_reason(shape.failures[0])[0] if shape.failures else None
@@ -82,9 +84,11 @@ def _grades(group: RowGroup, shape: GroupShape) -> list[Mapping[str, Any]]:
 
 def _show(groups: Sequence[RowGroup], grades: Sequence[Mapping[str, Any]]) -> None:
     """The rows on a terminal, group by group; groups in which nothing can move are only counted."""
+    from whileai.cli.drawing import arrow, cut, plain_table, signed
+
     console = output.console()
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("group", overflow="ellipsis", no_wrap=True, max_width=24)
+    table = plain_table()
+    table.add_column("group", overflow=cut(console), no_wrap=True, max_width=24)
     for name in ("row", "reward", "rank", "factor", "advantage"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
@@ -97,12 +101,12 @@ def _show(groups: Sequence[RowGroup], grades: Sequence[Mapping[str, Any]]) -> No
         for place, (position, rollout, grade) in enumerate(zip(group.positions, group.rollouts, members, strict=True)):
             remark, style = ("hack", "red") if grade["hack"] else (grade["failure"] or "", "yellow")
             table.add_row(
-                group.key if place == 0 else "",
+                output.visible(group.key) if place == 0 else "",
                 str(position),
                 "none" if rollout["reward"] is None else f"{rollout['reward']:g}",
                 "" if grade["rank"] is None else str(grade["rank"]),
                 "" if grade["factor"] is None else f"{grade['factor']:.2f}",
-                f"{grade['advantage_before']:+.2f} to {grade['advantage']:+.2f}",
+                f"{signed(grade['advantage_before'])} {arrow(console)} {signed(grade['advantage'])}",
                 remark,
                 style=style if remark else "dim" if grade["factor"] is None else None,
             )
@@ -110,17 +114,19 @@ def _show(groups: Sequence[RowGroup], grades: Sequence[Mapping[str, Any]]) -> No
     if table.row_count:
         console.print(table)
     if flat:
-        console.print(f"{flat} of {len(groups)} groups have no advantage to move: all their rewards are equal")
+        output.say(
+            console, f"{flat} of {len(groups)} groups have no advantage to move: all their rewards are equal", indent=0
+        )
 
 
 def _say(rows: int, out: str | None, stats: GradingStats) -> None:
     console = output.console()
     written = f", written to {out}" if out else ""
-    console.print(f"{rows} rows in {stats.groups} groups{written}")
-    console.print(str(stats))
+    output.say(console, f"{rows} rows in {stats.groups} groups{written}", indent=0)
+    output.say(console, str(stats), indent=0)
     for kind, reason in stats.reasons.items():
-        console.print(f"failed: {stats.failures[kind]} calls, {kind}: {reason}", style="red")
-    console.print("not checked: `whileai check` says whether this grader tells passes apart", style="dim")
+        output.say(console, f"failed: {stats.failures[kind]} calls, {kind}: {reason}", "red", indent=0)
+    output.say(console, "not checked: `whileai check` says whether this grader tells passes apart", "dim", indent=0)
 
 
 def _summary(rows: int, stats: GradingStats) -> dict[str, Any]:

@@ -15,7 +15,13 @@ import typer
 from whileai.cli import output
 from whileai.cli.check import check
 from whileai.cli.demo import demo
+from whileai.cli.explain import explain
 from whileai.cli.grade import grade
+from whileai.cli.lint import lint
+from whileai.cli.logs import logs_shown
+from whileai.cli.new import new
+from whileai.cli.schema import schema
+from whileai.cli.test import test
 from whileai.cli.versions import version_text
 from whileai.errors import WhileaiError
 
@@ -49,15 +55,15 @@ def _root(
     pass
 
 
-app.command()(demo)
-app.command()(check)
-app.command()(grade)
+for command in (new, lint, test, explain, check, grade, schema, demo):
+    app.command()(command)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     try:
-        code = app(args=arguments, prog_name="whileai", standalone_mode=False)
+        with logs_shown():
+            code = app(args=arguments, prog_name="whileai", standalone_mode=False)
         sys.stdout.flush()
     except typer.Abort:
         code = INTERRUPTED

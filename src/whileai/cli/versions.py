@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 from whileai import __version__
 
 
@@ -17,6 +15,8 @@ def other_whileai() -> str | None:
 
     Both install the import name `whileai`, so each overwrites files of the other.
     """
+    from importlib import metadata
+
     try:
         found = metadata.version("whileai")
     except metadata.PackageNotFoundError:

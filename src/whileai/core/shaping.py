@@ -32,6 +32,7 @@ class GroupShape(NamedTuple):
         capped: the cap bound lambda.
         failures: the failed calls of this group.
         verdict: what the grader said, in advantage mode.
+        moved: lambda before the cap, 1.0 where nothing moves.
     """
 
     rewards: list[float]
@@ -40,6 +41,7 @@ class GroupShape(NamedTuple):
     capped: bool = False
     failures: tuple[BaseException, ...] = ()
     verdict: Verdict | None = None
+    moved: float = 1.0
 
 
 def plain(rewards: Sequence[float | None], failures: tuple[BaseException, ...] = ()) -> GroupShape:
@@ -61,14 +63,20 @@ def shape_by_verdict(
         factors = quality_factors(verdict, passes, min_factor=min_factor, hack_zero=hack_zero)
         hacks = verdict.hacks if hack_zero else ()
         if hacks:
-            rewards = list(rewards)
-            lowest = min(reward for reward in rewards if reward is not None)
-            for index in hacks:
-                rewards[index] = min(0.0, lowest) if hack_reward is None else hack_reward
+            rewards = hacks_reset(rewards, hacks, hack_reward)
         prepared.append((rewards, factors, hacks, verdict))
     if len(prepared) < VECTORISE_FROM or len({len(group[0]) for group in prepared}) > 1:
         return [_one(group, cap) for group in prepared]
     return _vectorised(prepared, cap)
+
+
+def hacks_reset(rewards: Sequence[float | None], hacks: Sequence[int], hack_reward: float | None) -> list[float | None]:
+    """The rewards of a group with those of its hacks replaced, by default by the smaller of 0 and the lowest."""
+    reset = list(rewards)
+    lowest = min(reward for reward in rewards if reward is not None)
+    for index in hacks:
+        reset[index] = min(0.0, lowest) if hack_reward is None else hack_reward
+    return reset
 
 
 def shape_by_product(
@@ -106,7 +114,7 @@ def _one(group: _Prepared, cap: float) -> GroupShape:
     total = sum(shaped)
     if total - total != 0.0:  # not finite
         shaped = [max(-_MAX, min(_MAX, reward)) for reward in shaped]
-    return GroupShape(shaped, factors, hacks, moved > cap, (), verdict)
+    return GroupShape(shaped, factors, hacks, moved > cap, (), verdict, moved)
 
 
 def _vectorised(prepared: Sequence[_Prepared], cap: float) -> list[GroupShape]:
@@ -122,10 +130,8 @@ def _vectorised(prepared: Sequence[_Prepared], cap: float) -> list[GroupShape]:
     with np.errstate(over="ignore"):
         advantages += reward.mean(axis=1, keepdims=True)
     shapes = [
-        GroupShape(shaped, factors, hacks, capped, (), verdict)
-        for shaped, capped, (_, factors, hacks, verdict) in zip(
-            advantages.tolist(), (moved > cap).tolist(), prepared, strict=True
-        )
+        GroupShape(shaped, factors, hacks, own > cap, (), verdict, own)
+        for shaped, own, (_, factors, hacks, verdict) in zip(advantages.tolist(), moved.tolist(), prepared, strict=True)
     ]
     for number in np.flatnonzero(~np.isfinite(advantages).all(axis=1)).tolist():
         shapes[number] = _one(prepared[number], cap)  # rows without a reward, or at the end of the float range

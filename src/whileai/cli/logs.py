@@ -1,0 +1,45 @@
+"""What is logged while a command runs, for the person who runs it: on standard error, without our own frames."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from whileai.cli import output
+
+_OURS = str(Path(__file__).resolve().parents[1])
+
+
+@contextmanager
+def logs_shown() -> Iterator[None]:
+    """Send what whileai logs meanwhile to standard error, and nowhere else."""
+    logger = logging.getLogger("whileai")
+    handler, propagate = _Handler(), logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+
+
+def frames(error: BaseException) -> list[str]:
+    """Where an error went through code that is not ours: `file.py:3 in grade`, the innermost last."""
+    return [
+        f"{frame.filename}:{frame.lineno} in {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not str(Path(frame.filename).resolve()).startswith(_OURS)
+    ]
+
+
+class _Handler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        console = output.console(stderr=True)
+        output.say(console, record.getMessage(), "yellow", indent=0)
+        error = record.exc_info[1] if record.exc_info else None
+        for place in frames(error) if error is not None else ():
+            output.say(console, f"at {place}", "dim")
