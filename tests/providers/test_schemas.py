@@ -27,7 +27,10 @@ FULL: dict[str, Any] = {
 }
 
 
-SHIPPED = sorted((Path(__file__).parents[2] / "schemas").glob("*.json"))
+SHIPPED = sorted(
+    path for path in (Path(__file__).parents[2] / "schemas").glob("*.json") if not path.stem.endswith(".schema")
+)
+"""What judges reply; the others are for authors."""
 
 
 def keywords(schema: Any, inside_map: bool = False) -> set[str]:
