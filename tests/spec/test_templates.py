@@ -86,7 +86,7 @@ def test_a_shipped_template_is_included_by_its_bare_name(template):
         ("{{ task is emtpy }}", 1, "no test 'emtpy'"),
         ("{{ 'a'|center(1000000000) }}", 1, "no filter 'center'"),
         ("{{ task|attr('x') }}", 1, "no filter 'attr'"),
-        ("{{ " + "(" * 300 + "1" + ")" * 300 + " }}", None, "nested more than"),
+        ("{{ " + "(" * 300 + "1" + ")" * 300 + " }}", None, "is nested too deeply"),
     ],
 )
 def test_a_mistake_in_a_template_has_its_line(template, text, line, message):
@@ -123,3 +123,18 @@ def test_the_digest_covers_includes_and_no_names_or_newlines(template):
     assert template(a="x\r\n{% include './b.j2' %}\r\n", b="part\r\n").digest == plain
     assert template(a="x\n{% include './b.j2' %}\n", b="other\n").digest != plain
     assert template(a="y\n{% include './b.j2' %}\n", b="part\n").digest != plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% for a in rollouts %}" * 30 + "{% endfor %}" * 30,
+        "{% if task %}" * 500 + "{% endif %}" * 500,
+        "{% block a %}{% endblock %}{% block a %}{% endblock %}",
+        "{% for loop in rollouts %}{% endfor %}",
+    ],
+)
+def test_what_does_not_compile_is_refused_when_it_is_read(template, text):
+    with pytest.raises(Mistake) as caught:
+        template(a="{% include './b.j2' %}", b=text)
+    assert caught.value.problems[0].file.endswith("b.j2")

@@ -23,6 +23,9 @@ from whileai.spec.validation import Mistake, validate
 
 SUFFIXES = (".yaml",)
 
+MAX_REFERENCES = 8
+"""Graders that refer to one another in a row: fallbacks of fallbacks, members of members."""
+
 SchemaProblems = Callable[[str, Any], Sequence[str]]
 """From the kind of verdict and an author's own reply schema to what is wrong with it."""
 
@@ -90,6 +93,8 @@ class SpecReader:
         if key in self._open:
             names = [Path(path).name for path in (*self._open[self._open.index(key) :], key)]
             raise Mistake(f"graders refer to each other in a circle: {' -> '.join(names)}", "remove one reference")
+        if len(self._open) >= MAX_REFERENCES:
+            raise Mistake(f"reached through {MAX_REFERENCES} graders that refer to one another", "refer to it directly")
         return self._spec(source)
 
     def _spec(self, source: Source) -> SpecFile:

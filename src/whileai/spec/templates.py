@@ -17,7 +17,7 @@ from jinja2.utils import Namespace
 from whileai.errors import Problem
 from whileai.spec.bounds import bounded_range
 from whileai.spec.document import nearest
-from whileai.spec.sandbox import MAX_DEPTH, TEMPLATE_FILTERS, Sandbox, Unfolded
+from whileai.spec.sandbox import TEMPLATE_FILTERS, Sandbox, Unfolded
 from whileai.spec.sources import Source, Sources
 from whileai.spec.validation import Mistake
 
@@ -114,9 +114,8 @@ def _read(source: Source, environment: Sandbox, files: _Files, through: tuple[st
         raise Mistake(f"{source.shown} includes itself", "remove the circle")
     if len(through) >= MAX_INCLUDES:
         raise Mistake(f"{source.shown} is included {MAX_INCLUDES} levels deep", "write it flatter")
-    tree = _parsed(source, environment)
+    tree, undeclared = _compiled(source, environment)
     names = list(tree.find_all(nodes.Name))
-    undeclared = meta.find_undeclared_variables(tree)
     needs: Needs = {
         name.name: (source.shown, name.lineno)
         for name in reversed(names)
@@ -132,15 +131,20 @@ def _read(source: Source, environment: Sandbox, files: _Files, through: tuple[st
     return needs, digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def _parsed(source: Source, environment: Sandbox) -> nodes.Template:
+def _compiled(source: Source, environment: Sandbox) -> tuple[nodes.Template, set[str]]:
+    """The syntax tree and the undeclared names of a template that compiles."""
     try:
-        return environment.parse(source.text, source.key, source.shown)
+        tree = environment.parse(source.text, source.key, source.shown)
+        undeclared = meta.find_undeclared_variables(tree)
+        environment.get_template(source.key)
     except TemplateSyntaxError as error:
         problem = Problem(source.shown, error.lineno, "", f"is no template: {error.message}")
     except Mistake as error:
         problem = Problem(source.shown, error.line, "", error.message, error.remedy)
-    except RecursionError:
-        problem = Problem(source.shown, None, "", f"nested more than {MAX_DEPTH} levels deep", "write it flatter")
+    except (RecursionError, SyntaxError):  # of the generated code: Python nests 20 blocks
+        problem = Problem(source.shown, None, "", "is nested too deeply", "write it flatter")
+    else:
+        return tree, undeclared
     raise Mistake(problem.message, problems=(problem,))
 
 
