@@ -368,6 +368,7 @@ def test_record_once_and_replay(server: LoopbackServer, tmp_path: Path) -> None:
     path = tmp_path / "x.recorded.jsonl"
     caller = ModelCaller([judge(server)], record=path)
     assert caller.call_blocking(question(4), read=read).value == 4
+    assert ModelCaller([judge(server)], record=path).call_blocking(question(4), read=read).value == 4
     replay = ModelCaller([ResolvedRole("recorded", str(path))], record=path)
     result = replay.call_blocking(question(4), read=read)
     assert (result.value, result.cost.usd, result.cost.unknown) == (4, 0.0, 0)

@@ -40,9 +40,11 @@ def own_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-provider\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\necho = echo_provider:Echo\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "echo_provider", raising=False)
     registry._known.cache_clear()
     yield
     registry._known.cache_clear()
+    sys.modules.pop("echo_provider", None)
 
 
 @pytest.mark.parametrize("name", sorted(registry.BUILT_IN))
@@ -81,6 +83,22 @@ def test_two_packages_with_one_name_are_refused(monkeypatch: pytest.MonkeyPatch)
         registry._known.cache_clear()
 
 
+@pytest.mark.parametrize("lacking", ["parameters", "default_max_tokens", "send", "aclose"])
+def test_a_package_s_provider_is_told_what_it_lacks(own_provider: None, tmp_path: Path, lacking: str) -> None:
+    file = tmp_path / "echo_provider.py"
+    file.write_text(file.read_text().replace(lacking, "renamed"))
+    with pytest.raises(ConfigError, match=rf"provider 'echo' \(Echo\) lacks {lacking}"):
+        make_provider(ResolvedRole("echo", "m"))
+
+
+def test_a_package_s_provider_that_cannot_be_imported(own_provider: None, tmp_path: Path) -> None:
+    (tmp_path / "echo_provider.py").write_text("import no_such_module_7")
+    with pytest.raises(
+        ConfigError, match=r"echo_provider:Echo.*cannot be loaded.*no_such_module_7"
+    ):
+        make_provider(ResolvedRole("echo", "m"))
+
+
 @pytest.mark.parametrize(
     ("provider", "params", "message"),
     [
@@ -93,7 +111,7 @@ def test_two_packages_with_one_name_are_refused(monkeypatch: pytest.MonkeyPatch)
         ("openai", {"temperature": True}, "it wants int or float"),
         ("openai", {"max_tokens": 0}, "'max_tokens'.*is 0"),
         ("openai", {"max_tokens": 1.5}, "it wants int"),
-        ("anthropic", {"temperature": 1}, "no parameter 'temperature'; it knows effort, extra_body, max_tokens"),
+        ("anthropic", {"temperature": 1}, "no parameter 'temperature'; it knows cache_control, effort"),
         ("recorded", {"seed": 1}, "it knows none"),
     ],
 )

@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -24,8 +25,7 @@ from whileai.engine.deadline import REAL_CLOCK, Clock
 from whileai.errors import ConfigError
 from whileai.providers.capabilities import Learned
 from whileai.providers.keys import redact
-from whileai.providers.protocol import ChatReply, ChatRequest, Usage
-from whileai.providers.recorded import request_key
+from whileai.providers.protocol import ChatReply, Usage
 from whileai.spec.roles import ResolvedRole
 
 R = TypeVar("R")
@@ -46,9 +46,9 @@ _TABLES = (
 )
 
 
-def cache_key(role: ResolvedRole, request: ChatRequest) -> str:
-    """Hash of provider, model, parameters and the exact first request with its repetition, in hexadecimal."""
-    asked = [role.provider, role.name, sorted(role.params.items()), request_key(request)]
+def cache_key(role: ResolvedRole, request: str) -> str:
+    """Hash of provider, model, parameters and the first request, which is given as its `request_key`."""
+    asked = [role.provider, role.name, sorted(role.params.items()), request]
     return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -160,7 +160,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path, timeout=_LOCK_WAIT_S, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing; a power cut may
         with _transaction(connection):
             version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -178,6 +178,19 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise ConfigError(f"the cache {str(path)!r} was made by another version of whileai; delete it")
     return connection
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the file, once in its life. SQLite does not wait for its lock here when others switch it too."""
+    give_up = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
 
 
 @contextmanager

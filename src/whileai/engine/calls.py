@@ -37,8 +37,9 @@ from whileai.errors import (
     UnusableVerdict,
 )
 from whileai.providers import capabilities
+from whileai.providers.keys import redact
 from whileai.providers.protocol import ChatReply, ChatRequest
-from whileai.providers.recorded import record, request_key
+from whileai.providers.recorded import read_recordings, record, request_key
 from whileai.simulations import defaults
 from whileai.spec.roles import ResolvedRole
 
@@ -83,7 +84,7 @@ class ModelCaller:
         calls, usd: the run's budget.
         cache: file of replies that were used; None for no cache.
         journal: file that gets a line per attempt; None for no journal.
-        record: file to which usable replies are added, for `recorded:`.
+        record: file to which usable replies are added, for `recorded:`; what it holds already stays as it is.
         clock: where time comes from; tests give their own.
 
     Raises:
@@ -116,6 +117,7 @@ class ModelCaller:
         self._cache = None if cache is None else Cache(cache, clock)
         self._journal = None if journal is None else Journal(journal)
         self._record = record
+        self._recorded = set() if record is None else set(read_recordings(record))
         self._counting = Counting()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._flights: Flights[tuple[ChatReply, Any, Callable[[str], Any]]] = Flights()
@@ -167,6 +169,8 @@ class ModelCaller:
             await link.provider.aclose()
         if self._cache is not None:
             self._cache.close()
+        if self._journal is not None:
+            self._journal.close()
 
     async def _call(self, question: ChatRequest, read: Callable[[str], V], shown: tuple[int, ...]) -> CallResult[V]:
         self._settle_in()
@@ -182,7 +186,7 @@ class ModelCaller:
         if self._cache is None:
             return None
         for number, link in enumerate(self._links):
-            key = cache_key(link.role, call.question)
+            key = cache_key(link.role, call.request)
             reply = self._cache.get(key)
             if reply is None:
                 continue
@@ -212,7 +216,7 @@ class ModelCaller:
                 cached = tally.requests == 0
                 return CallResult(value, reply, link.label, number, spent.requests, spent.cost, cached, tuple(failures))
             spent.add(tally)
-            failures.append(LinkFailure(link.label, kind, reason, tally.requests, tally.replied))
+            failures.append(LinkFailure(link.label, kind, redact(reason), tally.requests, tally.replied))
             if call.deadline.remaining() == 0:
                 kind = "deadline"
             if kind in ("deadline", "budget"):
@@ -228,7 +232,7 @@ class ModelCaller:
 
     async def _ask(self, link: Link, call: _Call[V], tally: Tally) -> tuple[ChatReply, V]:
         """One model's usable reply. The same request under way, here or in another process, is waited for."""
-        key = cache_key(link.role, call.question)
+        key = cache_key(link.role, call.request)
         reply, value, read = await self._flights.join(key, lambda: self._fetch(link, key, call, tally))
         return reply, value if read is call.read else call.read(reply.text)
 
@@ -256,8 +260,9 @@ class ModelCaller:
             self._cache.put(key, reply)
             for learned in capabilities.news():
                 self._cache.remember(learned)
-        if self._record is not None and link.role.provider != "recorded":
-            record(self._record, call.question, reply, by=link.label)
+        if self._record is not None and call.request not in self._recorded:
+            record(self._record, call.question, reply, by=str(link.role))
+            self._recorded.add(call.request)
         return reply, value, call.read
 
     async def _claim(self, key: str, deadline: Deadline) -> ChatReply | None:
@@ -305,7 +310,7 @@ class ModelCaller:
 class _Call(Generic[V]):
     """One question, for as long as it takes."""
 
-    __slots__ = ("about", "deadline", "question", "read")
+    __slots__ = ("about", "deadline", "question", "read", "request")
 
     def __init__(
         self,
@@ -316,10 +321,11 @@ class _Call(Generic[V]):
         shown: tuple[int, ...],
     ) -> None:
         self.question, self.read, self.deadline = question, read, deadline
+        self.request = request_key(question)
         self.about = {
             "grader": grader,
             "call": uuid.uuid4().hex[:12],
-            "request": request_key(question),
+            "request": self.request,
             "repeat": question.repeat,
             "shown": shown,
         }

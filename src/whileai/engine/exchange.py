@@ -175,7 +175,7 @@ class Exchange(Generic[V]):
         seconds = min(self._link.request_s, self._deadline.remaining())
         try:
             async with asyncio.timeout(seconds):
-                return await self._link.provider.send(replace(request, timeout_s=seconds))
+                reply = await self._link.provider.send(replace(request, timeout_s=seconds))
         except TimeoutError:
             late = TransportError("timeout", f"{self._link.label}: no complete answer within {seconds:.3g} s")
         except (ProviderError, ConfigError):
@@ -184,4 +184,8 @@ class Exchange(Generic[V]):
             raise RefusedRequest(
                 "provider_bug", f"the provider of {self._link.label} raised {type(error).__name__}: {error}"
             ) from error
+        else:
+            if isinstance(reply, ChatReply):
+                return reply
+            raise RefusedRequest("provider_bug", f"the provider of {self._link.label} returned {type(reply).__name__}")
         raise late

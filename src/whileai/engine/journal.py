@@ -25,18 +25,27 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._descriptor: int | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._open()
         except OSError as error:
             raise ConfigError(f"the journal {str(path)!r} cannot be written: {error.strerror}") from None
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append one line. Raises OSError when the disk takes no more."""
         line = redact(json.dumps(entry)).encode() + b"\n"
-        written = os.write(self._descriptor, line)
+        written = os.write(self._open(), line)
         if written < len(line):
             raise OSError(f"only {written} of {len(line)} bytes fitted into {str(self.path)!r}")
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        """Close the file; the next line opens it again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        return self._descriptor

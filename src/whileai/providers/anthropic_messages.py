@@ -42,6 +42,7 @@ class AnthropicMessages:
         "thinking": dict,
         "stop": list,
         "service_tier": str,
+        "cache_control": dict,
         "extra_body": dict,
     }
     default_max_tokens: ClassVar[int | None] = DEFAULT_MAX_TOKENS

@@ -33,6 +33,9 @@ def make_provider(role: ResolvedRole) -> Provider:
         ConfigError: no such provider, or parameters that it does not know.
     """
     provider_class = provider_class_of(role.provider)
+    needed = ("parameters", "default_max_tokens", "send", "aclose")
+    if lacks := [name for name in needed if not hasattr(provider_class, name)]:
+        raise ConfigError(f"provider {role.provider!r} ({provider_class.__name__}) lacks {' and '.join(lacks)}")
     check_parameters(role.provider, provider_class.parameters, role.params)
     provider: Provider = provider_class(role)
     return provider
@@ -42,14 +45,17 @@ def provider_class_of(name: str) -> Any:
     """The class behind `name:`, called with a role.
 
     Raises:
-        ConfigError: no such provider; the message names the nearest one.
+        ConfigError: no such provider, where the message names the nearest one, or one that cannot be loaded.
     """
     known = _known()
     if name not in known:
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"a package adds one by the entry point group {GROUP!r}"
         raise ConfigError(f"no provider {name!r}; there are {', '.join(sorted(known))} ({hint})")
-    return known[name].load()
+    try:
+        return known[name].load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"provider {name!r} ({known[name].value}) cannot be loaded: {error}") from error
 
 
 def check_parameters(provider: str, known: Mapping[str, ParameterType], params: Mapping[str, Any]) -> None:
