@@ -19,6 +19,7 @@ from whileai.cli.explain import explain
 from whileai.cli.grade import grade
 from whileai.cli.lint import lint
 from whileai.cli.logs import logs_shown
+from whileai.cli.models import models
 from whileai.cli.new import new
 from whileai.cli.schema import schema
 from whileai.cli.test import test
@@ -55,7 +56,7 @@ def _root(
     pass
 
 
-for command in (new, lint, test, explain, check, grade, schema, demo):
+for command in (new, lint, test, explain, check, grade, models, schema, demo):
     app.command()(command)
 
 

@@ -13,8 +13,7 @@ FOLDER = ".whileai"
 
 def run_file(name: str) -> Path | None:
     """The file `name` of this project's `.whileai/`, whose folder is made; None, with a warning, where it cannot be."""
-    here = Path.cwd()
-    folder = next((found for above in (here, *here.parents) if (found := above / FOLDER).is_dir()), here / FOLDER)
+    folder = _folder()
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
@@ -24,3 +23,14 @@ def run_file(name: str) -> Path | None:
         _log.warning("no %s is kept: %s cannot be written", name, folder)
         return None
     return folder / name
+
+
+def kept_file(name: str) -> Path | None:
+    """The file `name` of this project's `.whileai/`, if an earlier run has left one. Nothing is made."""
+    path = _folder() / name
+    return path if path.is_file() else None
+
+
+def _folder() -> Path:
+    here = Path.cwd()
+    return next((found for above in (here, *here.parents) if (found := above / FOLDER).is_dir()), here / FOLDER)
