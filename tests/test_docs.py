@@ -49,27 +49,40 @@ def test_every_fence_and_every_output_block_belongs_to_a_block_that_runs(page: P
     assert len(checked) == text.count("\n```output\n")
 
 
-README_COMMANDS = [
-    line.removeprefix("$ whileai ")
-    for skip, block in re.findall(
-        r"(<!-- not run: [^\n]+ -->\n)?^```console\n(.*?)^```$", PAGES[0].read_text(), re.M | re.S
-    )
-    for line in block.splitlines()
-    if not skip and line.startswith("$ whileai ")
-]
+CONSOLE_BLOCK = re.compile(r"^(<!-- not run: [^\n]+ -->\n)?^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("command", README_COMMANDS)
-def test_commands_of_the_readme_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def commands_of(page: Path) -> list[tuple[str, str]]:
+    """The commands of ours in the console blocks of a page, each with the output that stands below it."""
+    blocks = [body for skip, body in CONSOLE_BLOCK.findall(page.read_text(encoding="utf-8")) if not skip]
+    found = [part.partition("\n") for block in blocks for part in re.split(r"^\$ ", block, flags=re.MULTILINE)]
+    return [(line.removeprefix("whileai "), output) for line, _, output in found if line.startswith("whileai ")]
+
+
+PAGES_WITH_COMMANDS = [page for page in PAGES if commands_of(page)]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=[page.name for page in PAGES_WITH_COMMANDS])
+def test_commands_run_in_order_and_print_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """`...` stands for anything, also for whole lines; a command without output below it only has to work."""
     shutil.copytree(ROOT / "graders", tmp_path / "graders")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main(command.split())
-    assert end.value.code == 0
+    monkeypatch.delenv("WHILEAI_CERTS", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    for command, shown in commands_of(page):
+        with pytest.raises(SystemExit) as end:
+            main(command.split())
+        printed = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
+        assert end.value.code == 0, command
+        pattern = ".*?".join(map(re.escape, shown.split("...")))
+        assert not shown or re.fullmatch(pattern, printed, re.DOTALL), f"{command}\n{printed}"
 
 
-def test_the_readme_shows_commands():
-    assert {command.split()[0] for command in README_COMMANDS} >= {"check", "grade"}
+def test_the_pages_show_every_command():
+    shown = {command.split()[0] for page in PAGES for command, _ in commands_of(page)}
+    assert shown >= {"new", "lint", "test", "explain", "check", "grade", "schema"}
 
 
 def test_links_between_pages_lead_somewhere():

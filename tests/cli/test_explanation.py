@@ -108,7 +108,7 @@ def named(*keys):
 
 @pytest.mark.parametrize(("wanted", "key"), [("b", "b"), ("ab", "abc"), ("7", "7")])
 def test_a_group_is_meant_by_its_name_or_how_it_begins(wanted, key):
-    assert choose_group(named("abc", "b", "bc", 7), wanted).key == key
+    assert choose_group(group_names(named("abc", "b", "bc", 7)), wanted) == key
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_group_is_meant_by_its_name_or_how_it_begins(wanted, key):
 )
 def test_a_group_that_is_not_meant_clearly_is_refused_with_the_names(wanted, said):
     with pytest.raises(BatchError, match=said):
-        choose_group(named("abc", "abd", "bc"), wanted)
+        choose_group(group_names(named("abc", "abd", "bc")), wanted)
 
 
 def test_rows_of_one_task_that_make_several_groups_are_numbered():
@@ -134,4 +134,4 @@ def test_by_default_a_group_is_chosen_where_something_moves():
     groups = groups_from_rows(
         [{"group_id": key, "completion": "x", "reward": r} for key, rewards in rows.items() for r in rewards]
     )
-    assert choose_group(groups, None).key == "two"
+    assert choose_group(group_names(groups), None) == "two"

@@ -6,7 +6,7 @@ The steps are those of training, made by the same functions; `grade_rows` gives 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,15 +27,16 @@ class Answer:
 
     Attributes:
         index: in reward mode the pass that was asked about, else None: the whole group.
-        said: what the grader returned; None where it raised.
+        said: what the grader returned, if it returned.
         read: the verdict or scores in it; None where it has none that can be used.
-        failure: why it has none.
+        failure: why it has none. raised: the call itself failed, and returned nothing.
     """
 
     index: int | None
     said: Any = None
     read: Verdict | Scores | None = None
     failure: BaseException | None = None
+    raised: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,23 +97,22 @@ def explain_group(grading: GroupwiseGrading, group: RowGroup) -> Explanation:
     )
 
 
-def choose_group(groups: Sequence[RowGroup], wanted: str | None) -> RowGroup:
+def choose_group(groups: Mapping[str, RowGroup], wanted: str | None) -> str:
     """The group of that name, or the only one whose name begins so; by default the first that teaches something.
 
     Raises:
         BatchError: no group, or more than one, is meant; with the names that are near.
     """
-    names = group_names(groups)
     if wanted is None:
-        return max(groups, key=lambda group: _teaches(group.rollouts))
-    if wanted in names:
-        return names[wanted]
-    meant = [name for name in names if name.startswith(wanted)]
+        return max(groups, key=lambda name: _teaches(groups[name].rollouts))
+    if wanted in groups:
+        return wanted
+    meant = [name for name in groups if name.startswith(wanted)]
     if len(meant) == 1:
-        return names[meant[0]]
+        return meant[0]
     if meant:
         raise BatchError(f"--group {wanted}: {len(meant)} groups begin so, such as {meant[0]} and {meant[1]}")
-    near = nearest(wanted, names) or f"the first is {next(iter(names))!r}"
+    near = nearest(wanted, groups) or f"the first is {next(iter(groups))!r}"
     raise BatchError(f"--group {wanted}: none of the {len(groups)} groups is called so; {near}")
 
 
@@ -163,7 +163,7 @@ def _answers(grading: GroupwiseGrading, rollouts: Group, passes: Sequence[int]) 
     answers = []
     for (index, _), output in zip(calls, said, strict=True):
         if isinstance(output, BaseException):
-            answers.append(Answer(index, failure=output))
+            answers.append(Answer(index, failure=output, raised=True))
             continue
         try:
             read = read_verdict(output, passes, size) if index is None else read_scores(output)
