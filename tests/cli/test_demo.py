@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,11 +59,8 @@ def test_the_same_grader_as_a_spec_holds_its_cases_and_passes_the_gate(printed: 
     assert "kind: rules" in printed
     assert sum(line.startswith("  ok  ") and "hack" in line for line in printed) >= 1
     assert not [line for line in printed if line.startswith("  NO  ")]
-    assert any(line.startswith("  check of rank_group: 62 calls for 29 of 32 groups") for line in printed)
-    assert (
-        "  ok  golden         5 of 5 cases hold                                                     all cases"
-        in printed
-    )
+    assert any(re.match(r"  check of rank_group: \d+ calls for 29 of 32 groups", line) for line in printed)
+    assert any(re.match(r"  ok  golden +(\d+) of \1 cases hold ", line) for line in printed)
     assert "check: yes. rank_group tells these passes apart, and says the same when the order changes." in printed
 
 
