@@ -26,7 +26,7 @@ from whileai.core.stats import Counters, GradingStats, Tally
 from whileai.engine.failures import FailureLog
 from whileai.engine.grade import Calls, Progress, Task, grade_by_product, grade_by_verdict
 from whileai.engine.rubrics import FAILED, Rubrics
-from whileai.errors import BatchError, ConfigError, SpreadError, kind_and_reason
+from whileai.errors import BatchError, ConfigError, SpreadError, UncheckedGraderError, kind_and_reason
 from whileai.simulations import defaults
 
 if TYPE_CHECKING:
@@ -231,7 +231,13 @@ class GroupwiseGrading:
         return report
 
     def trl_reward(
-        self, verifier: Verifier, num_generations: int | None = None, *, judge_in_eval: bool = False
+        self,
+        verifier: Verifier,
+        num_generations: int | None = None,
+        *,
+        judge_in_eval: bool = False,
+        warmup_groups: int | None = None,
+        record: str | Path | None = None,
     ) -> GroupwiseReward:
         """The reward function for TRL's trainers: `verifier` scores the batch, this object shapes it.
 
@@ -240,18 +246,33 @@ class GroupwiseGrading:
                 None, NaN or an infinity is a row that it cannot score.
             num_generations: the trainer's own, the size of a group. May be left out from TRL 1.0 on.
             judge_in_eval: grade in evaluation too; else an evaluation reports the verifier's rewards.
+            warmup_groups: train on plain rewards until so many groups with two or more passes are there (over all
+                processes), check the grader on them, and grade from then on if the check says yes. At a no the
+                rewards stay plain; at not enough data it is tried once more, at double.
+            record: a file (.jsonl) for the rows of the warm-up's groups; with several processes one per rank.
 
         Returns:
             A picklable callable with a name of its own. Groups that are split across processes are put together.
+
+        Raises:
+            UncheckedGraderError: the grader may not train yet, and there is no warm-up.
         """
         from whileai.trainers.trl import GroupwiseReward
+        from whileai.trainers.warmup import WarmupRun
 
-        self._usable()
-        if not self.accept_unchecked:
-            self._standing.warn_if_unchecked(_name(self.grader))
-        return GroupwiseReward(
-            self, verifier, num_generations, judge_in_eval=judge_in_eval, name=f"groupwise_{_name(self.grader)}"
-        )
+        warmup = None
+        if warmup_groups is not None:
+            if self.accept_unchecked:
+                raise ConfigError("warmup_groups is for checking the grader, accept_unchecked for not checking it")
+            warmup = WarmupRun(self, warmup_groups, record)
+        elif record is not None:
+            raise ConfigError(f"record={record!r} is where a warm-up keeps its rows: give warmup_groups as well")
+        else:
+            self._usable()
+            if not self.accept_unchecked:
+                self._standing.warn_if_unchecked(_name(self.grader))
+        name = f"groupwise_{_name(self.grader)}"
+        return GroupwiseReward(self, verifier, num_generations, judge_in_eval=judge_in_eval, name=name, warmup=warmup)
 
     def trl_check(self, args: Any) -> list[str]:
         """Check a TRL config (GRPOConfig, RLOOConfig, AsyncGRPOConfig) before training.
@@ -269,6 +290,19 @@ class GroupwiseGrading:
         for remark in remarks:
             logger.warning("%s", remark)
         return remarks
+
+    def export_check(self) -> Any:
+        """What lets the grader train, for this object's copies in other processes: the outcome of its check, the
+        certificates of its links. None if it may not train yet; an unchecked plain function may not either."""
+        try:
+            self._usable()
+        except UncheckedGraderError:
+            return None
+        return self._standing.found()
+
+    def import_check(self, found: Any) -> None:
+        """Take over what `export_check` gave in another process."""
+        self._standing.take(found)
 
     @property
     def stats(self) -> GradingStats:

@@ -96,7 +96,8 @@ def child(name, rank, port, pipe):
     os._exit(0)
 
 
-def start(name):
+def start(target, *args):
+    """Two forked processes that run `target(*args, rank, port, pipe)`, and their pipes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -104,7 +105,7 @@ def start(name):
     pipes, processes = [], []
     for rank in range(2):
         ours, theirs = fork.Pipe()
-        process = fork.Process(target=child, args=(name, rank, port, theirs), daemon=True)
+        process = fork.Process(target=target, args=(*args, rank, port, theirs), daemon=True)
         process.start()
         theirs.close()
         pipes.append(ours)
@@ -121,7 +122,7 @@ def received(pipe, until):
 
 def main():
     names = sys.argv[1:] or list(CASES)
-    pairs = {name: start(name) for name in names}
+    pairs = {name: start(child, name) for name in names}
     for pipes, _ in pairs.values():
         assert all(pipe.poll(30) and pipe.recv() for pipe in pipes)
     for pipes, _ in pairs.values():

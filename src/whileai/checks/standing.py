@@ -93,3 +93,11 @@ class Standing:
         self.admission = None
         if ok is not None:
             self.check = ok
+
+    def found(self) -> tuple[bool | None, Admission | None] | None:
+        """What was found in favour of the grader, as `take` takes it in another process; None if nothing was."""
+        return (self.check, self.admission) if self.check or self.admission is not None else None
+
+    def take(self, found: tuple[bool | None, Admission | None]) -> None:
+        """Go by what was found in another process."""
+        self.check, self.admission = found

@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from whileai.core import knobs
 from whileai.core.values import as_float, shown
@@ -56,6 +57,11 @@ class SpreadReport:
     def enough(self) -> bool:
         """There was something to judge by: scores, or calls that failed."""
         return self.n > 0 or self.failed > 0
+
+    @property
+    def verdict(self) -> Literal["yes", "no", "not enough data"]:
+        """`ok` and `enough` as one word."""
+        return "yes" if self.ok else "no" if self.enough else "not enough data"
 
     def __str__(self) -> str:
         if self.n == 0:

@@ -9,13 +9,15 @@ Every rank makes the same exchanges in the same order; the n-th of one rank meet
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from whileai.errors import RankError
@@ -95,6 +97,23 @@ class Processes:
             return received
 
         return self._bounded(meet, within_s)
+
+    def gather(self, what: str, value: Any, *, within_s: float | None) -> list[Any]:
+        """The value of every rank, in rank order; see `exchange`."""
+        others = [rank for rank in range(self.world) if rank != self.rank]
+        received = self.exchange(what, dict.fromkeys(others, value), senders=others, within_s=within_s)
+        return [value if rank == self.rank else received[rank] for rank in range(self.world)]
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """What this block raises is told to the other ranks first, so that none of them waits for this one."""
+        try:
+            yield
+        except RankError:
+            raise
+        except BaseException as error:
+            self.report(error)
+            raise
 
     def report(self, error: BaseException) -> None:
         """Tell the others that this rank fails, in place of its next exchange, and wait until they know."""
@@ -179,17 +198,13 @@ class Processes:
 
     def _bounded(self, work: Callable[[], R], within_s: float | None) -> R:
         """Run `work` beside the caller, who stays interruptible: a store on a stopped machine never answers."""
-        result: Future[R] = Future()
 
-        def run() -> None:
-            try:
-                if self._store is None:
-                    self._store = _store(self._distributed)
-                result.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - it is raised in the caller's thread
-                result.set_exception(error)
+        def connected() -> R:
+            if self._store is None:
+                self._store = _store(self._distributed)
+            return work()
 
-        threading.Thread(target=run, name="whileai-exchange", daemon=True).start()
+        result = beside(connected, "whileai-exchange")
         begin = time.monotonic()
         try:
             return result.result(None if within_s is None else within_s + STORE_GRACE_S)
@@ -206,6 +221,21 @@ class Processes:
                 "the store of the process group is gone, and with it the process that held it, rank 0 or the "
                 f"launcher: {error}"
             ) from error
+
+
+def beside(work: Callable[[], R], name: str) -> Future[R]:
+    """Run `work` in a thread of that name, which does not keep the process alive."""
+    result: Future[R] = Future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            result.set_result(context.run(work))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            result.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return result
 
 
 def _listed(ranks: Sequence[int]) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from whileai.core.shaping import GroupShape
+
+if TYPE_CHECKING:
+    from whileai.checks.report import CheckReport
+    from whileai.core.spread import SpreadReport
 
 
 class Shaper(Protocol):
@@ -19,6 +23,11 @@ class Shaper(Protocol):
     @property
     def concurrency(self) -> int:
         """Calls in flight at most."""
+        ...
+
+    @property
+    def pass_threshold(self) -> float:
+        """A reward of at least this is a pass."""
         ...
 
     @property
@@ -38,4 +47,16 @@ class Shaper(Protocol):
         columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> list[GroupShape]:
         """What happened to each group of `group_size` consecutive rows. `environments`: prompts may differ."""
+        ...
+
+    def check_spread(self, rows: Sequence[Mapping[str, Any]], *, strict: bool) -> SpreadReport | CheckReport:
+        """The check of the grader on rows."""
+        ...
+
+    def export_check(self) -> Any:
+        """What lets the grader train, for this object in another process; None if it may not train yet."""
+        ...
+
+    def import_check(self, found: Any) -> None:
+        """Take over what `export_check` gave in another process."""
         ...

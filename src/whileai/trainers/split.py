@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from whileai.errors import BatchError, RankError
+from whileai.errors import BatchError
 from whileai.trainers.collectives import Processes
 
 R = TypeVar("R")
@@ -87,7 +87,7 @@ def shape_split(
     owner = begin // size * size // count
     givers = _givers(peers, count, size) if lead < count else []
     what = f"{count} completions in groups of {size}"
-    try:
+    with peers.telling():
         if count * peers.world % size:
             raise BatchError(
                 f"{peers.world} processes with {count} completions each are no whole groups of num_generations={size}"
@@ -103,11 +103,6 @@ def shape_split(
             at += len(tail)
         within = None if deadline_s is None else deadline_s + RESULT_GRACE_S
         returned = peers.exchange(f"results of {what}", back, senders=[owner] if lead else [], within_s=within)
-    except RankError:
-        raise
-    except BaseException as error:
-        peers.report(error)
-        raise
     return returned[owner] if lead else [], results[: count - lead]
 
 

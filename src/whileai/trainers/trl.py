@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from whileai.core.batch import Batch
+from whileai.core.group import Group
 from whileai.core.knobs import flag, whole
 from whileai.core.shaping import GroupShape, plain
 from whileai.errors import BatchError, ConfigError
@@ -23,6 +25,7 @@ from whileai.trainers.split import Rows, shape_split
 from whileai.trainers.trl_metrics import COLUMNS, Metrics, RowOutcome, outcomes_of
 from whileai.trainers.trl_settings import TrainerView, check_settings, view_of
 from whileai.trainers.verifier import Verifier, VerifierCalls
+from whileai.trainers.warmup import WarmupRun
 
 logger = logging.getLogger("whileai")
 
@@ -39,6 +42,7 @@ class GroupwiseReward:
         num_generations: the trainer's own; None: read from the trainer at each call.
         judge_in_eval: also grade in evaluation; else an evaluation reports the verifier's rewards.
         name: becomes `__name__`, under which TRL logs the reward.
+        warmup: plain rewards until it says that the grader passed its check; None: grade from the first call on.
     """
 
     def __init__(
@@ -49,12 +53,13 @@ class GroupwiseReward:
         *,
         judge_in_eval: bool,
         name: str,
+        warmup: WarmupRun | None = None,
     ) -> None:
         if num_generations is not None:
             whole("num_generations", num_generations, low=1)
         flag("judge_in_eval", judge_in_eval)
         self.shaper, self.num_generations, self.judge_in_eval = shaper, num_generations, judge_in_eval
-        self.verifier = VerifierCalls(verifier)
+        self.verifier, self.warmup = VerifierCalls(verifier), warmup
         self.__name__ = name
         self._checked = False
         self._said: set[str] = set()
@@ -72,14 +77,16 @@ class GroupwiseReward:
         size = self._size(view)
         self._check(view, prompts, size, columns)
         rows = len(completions)
+        others = processes()
+        if self.warmup is not None and view.training:
+            self.warmup.begin(others)
         call = _Call(self, view, size)
 
         def load() -> Rows:
             return self._rows(prompts, completions, columns)
 
-        peers = processes() if rows % size else None
-        if peers is not None:
-            elsewhere, own = shape_split(peers, rows, size, load, call.shape, deadline_s=self.shaper.deadline_s)
+        if rows % size and others is not None:
+            elsewhere, own = shape_split(others, rows, size, load, call.shape, deadline_s=self.shaper.deadline_s)
             self._say_fallbacks(elsewhere)
             outcomes = elsewhere + own
         elif rows % size:
@@ -89,6 +96,8 @@ class GroupwiseReward:
             )
         else:
             outcomes = call.shape(load())
+        if self.warmup is not None and view.training:
+            self.warmup.step(call.groups, others)
         self._log(view, columns, outcomes, call)
         return [outcome.reward for outcome in outcomes]
 
@@ -159,11 +168,11 @@ class GroupwiseReward:
                 log_extra(prefix + name, [getattr(outcome, name) for outcome in outcomes])
         if (log_metric := columns.get("log_metric")) is not None:
             prefix = "groupwise/" if alone else f"{self.__name__}/"
-            for name, figure in self._metrics.of(
-                call.shapes,
-                judge_seconds=call.judge_seconds,
-                verifier_failures=self.verifier.failures - call.failures_before,
-            ).items():
+            failures = self.verifier.failures - call.failures_before
+            figures = self._metrics.of(call.shapes, judge_seconds=call.judge_seconds, verifier_failures=failures)
+            if self.warmup is not None:
+                figures["warming_up"] = float(self.warmup.warming)
+            for name, figure in figures.items():
                 log_metric(prefix + name, figure)
 
     def _say_fallbacks(self, elsewhere: Sequence[RowOutcome]) -> None:
@@ -187,30 +196,33 @@ class _Call:
 
     def __init__(self, reward: GroupwiseReward, view: TrainerView, size: int) -> None:
         self.shaper, self.size = reward.shaper, size
-        self.judge = view.training or reward.judge_in_eval
+        self.keep = reward.warmup is not None and reward.warmup.warming and view.training
+        self.judge = (view.training or reward.judge_in_eval) and (reward.warmup is None or reward.warmup.grading)
         self.shrink = view.shrink if reward.shaper.mode == "advantage" else 1.0
         self.shapes: list[GroupShape] = []
+        self.groups: list[Group] = []  # for a warm-up
         self.judge_seconds = 0.0
         self.failures_before = reward.verifier.failures
 
     def shape(self, rows: Rows) -> list[RowOutcome]:
         """One outcome per row of whole groups."""
         begin = time.monotonic()
-        starts = range(0, len(rows), self.size)
-        rewards = [rows.rewards[start : start + self.size] for start in starts]
+        rewards = [rows.rewards[start : start + self.size] for start in range(0, len(rows), self.size)]
+        columns = dict(rows.columns)
+        given: dict[str, Any] = {
+            "group_size": self.size,
+            "task_id": columns.pop("task_id", None),
+            "environments": rows.prompts if rows.differ else None,
+            "columns": columns,
+        }
         if self.judge:
-            columns = dict(rows.columns)
-            self.shapes = self.shaper.shape_groups(
-                rows.rewards,
-                rows.prompts,
-                rows.completions,
-                group_size=self.size,
-                task_id=columns.pop("task_id", None),
-                environments=rows.prompts if rows.differ else None,
-                columns=columns,
-            )
+            self.shapes = self.shaper.shape_groups(rows.rewards, rows.prompts, rows.completions, **given)
         else:
             self.shapes = [plain(group) for group in rewards]
+        if self.keep:
+            threshold = self.shaper.pass_threshold
+            batch = Batch(rows.rewards, rows.prompts, rows.completions, pass_threshold=threshold, **given)
+            self.groups = [batch.group(number) for number in range(batch.count)]
         self.judge_seconds = time.monotonic() - begin
         if self.shrink != 1.0:
             self.shapes = [_shrunk(shape, self.shrink) for shape in self.shapes]
