@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def check(
     target: Target,
-    rows: Annotated[str | None, typer.Option("--rows", help=ROWS_HELP, show_default=False)] = None,
+    rows: Annotated[str | None, typer.Option("--rows", metavar="FILE", help=ROWS_HELP, show_default=False)] = None,
     mode: Mode = None,
     group_size: GroupSize = None,
     link: Annotated[
@@ -32,10 +32,12 @@ def check(
 ) -> None:
     """Say whether a grader tells passes apart and repeats itself.
 
-    A spec goes through the gate: groups of ROWS with two or more passes are judged in two random orders, its golden
-    cases are run, and a yes leaves a certificate. A plain function gets the spread check.
+    A spec goes through the gate: every group with two or more passes is
+    judged in two random orders, its golden cases are run, and a yes leaves
+    a certificate. A plain function gets the spread check.
 
-    Exit code 0: yes, 1: no, 2: a mistake in the call or in a file, 3: not enough data.
+    Exit code 0: yes, 1: no, 2: a mistake in the call or in a file,
+    3: not enough data.
     """
     from whileai.checks.rows import read_rows
     from whileai.cli.gate import check_links, verify_links

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def demo() -> None:
-    """Show a grader at work on shipped rollouts. Needs no key and no server."""
+    """Show it all at work on shipped rollouts, without a key or a server."""
     from whileai.cli import output, tour
     from whileai.cli.versions import other_whileai
 

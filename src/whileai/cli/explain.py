@@ -29,7 +29,7 @@ def explain(
     group_size: GroupSize = None,
     json: Json = False,
 ) -> None:
-    """Follow one group of ROWS from rollouts to advantages, step by step."""
+    """Follow one group from rollouts to advantages, step by step."""
     from whileai.checks.rows import read_rows
     from whileai.cli.explanation import choose_group, explain_group, group_names
     from whileai.cli.steps import show

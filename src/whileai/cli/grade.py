@@ -32,9 +32,11 @@ def grade(
     group_size: GroupSize = None,
     json: Json = False,
 ) -> None:
-    """Write ROWS with a `grade` each: shaped reward, advantage, factor, rank, hack, failure.
+    """Give every row its grade, as training would, for looking.
 
-    Nothing is checked, so every row says `checked: false`. Nothing is written before every row is graded.
+    A grade is the shaped reward, the advantage before and after, factor,
+    rank, hack and failure. Nothing is checked, so every row says
+    `checked: false`; nothing is written before every row is graded.
     """
     from whileai.checks.rows import form_of, read_rows, write_rows
     from whileai.cli.targets import grading_of

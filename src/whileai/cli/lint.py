@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def lint(paths: Paths, json: Json = False) -> None:
-    """Read every spec and golden file under PATHS strictly and show all their mistakes. Runs nothing of them.
+    """Show every mistake of specs and golden files; run nothing.
 
-    One line for each: file:line: key: message (remedy). Exit code 1 if there is any.
+    One line for each: file:line: key: message (remedy).
+    Exit code 1 if there is any.
     """
     from whileai.cli.spec_files import find_spec_files
 

@@ -14,14 +14,15 @@ from whileai.cli.targets import GOLDEN, SPEC
 
 def new(
     name: Annotated[
-        str, typer.Argument(help="What the grader is called: letters, digits, _ and -.", show_default=False)
+        str,
+        typer.Argument(metavar="NAME", help="What the grader is called: letters, digits, _ and -.", show_default=False),
     ],
     kind: Annotated[
         str, typer.Option("--kind", help="rules: expressions over one rollout; python: a function over the group.")
     ] = "rules",
     into: Annotated[Path, typer.Option("--into", help="The folder for its files; it is made if need be.")] = Path(),
 ) -> None:
-    """Write a new grader with golden cases, to be changed into yours. Overwrites nothing."""
+    """Begin a grader, with golden cases that hold. Overwrites nothing."""
     from whileai.checks.files import write_atomically
     from whileai.errors import ConfigError
     from whileai.spec.document import nearest

@@ -9,13 +9,14 @@ import typer
 Target = Annotated[
     str,
     typer.Argument(
+        metavar="GRADER",
         help="The grader: a spec (my.yaml), a shipped one by name (rank_group), ./file.py:function or "
         "package.module:function.",
         show_default=False,
     ),
 ]
 ROWS_HELP = "Graded rollouts: .jsonl, .json, .csv, or - for standard input."
-Rows = Annotated[str, typer.Option("--rows", help=ROWS_HELP)]
+Rows = Annotated[str, typer.Option("--rows", metavar="FILE", help=ROWS_HELP)]
 Mode = Annotated[
     str | None,
     typer.Option("--mode", help="advantage: one call per group; reward: one per pass. Default: what the spec says."),
@@ -24,4 +25,7 @@ GroupSize = Annotated[
     int | None, typer.Option("--group-size", min=1, help="Rollouts of a training group, if a task has more rows.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Paths = Annotated[list[str], typer.Argument(help="Specs, golden files, folders of them, or names of shipped graders.")]
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH", help="Specs, golden files, folders of them, or names of shipped graders."),
+]

@@ -24,11 +24,14 @@ SCHEMAS = {
 
 
 def schema(
-    name: Annotated[str | None, typer.Argument(help=f"One of {', '.join(SCHEMAS)}.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help=f"One of {', '.join(SCHEMAS)}.", show_default=False)
+    ] = None,
 ) -> None:
-    """Print a JSON Schema; without NAME, say which there are.
+    """Print a JSON Schema, or say which there are.
 
-    An editor checks a spec as you type with `whileai schema grader > grader.schema.json` and this first line:
+    An editor checks a spec as you type with
+    `whileai schema grader > grader.schema.json` and this first line:
     # yaml-language-server: $schema=./grader.schema.json
     """
     from whileai.errors import ConfigError

@@ -19,10 +19,11 @@ HOLD, BROKEN, UNREADABLE = 0, 1, 2
 
 
 def test(paths: Paths, json: Json = False) -> None:
-    """Run the golden cases of every spec under PATHS: NAME.golden.yaml is for NAME.yaml.
+    """Run golden cases: does a grader say what it should?
 
-    One line for each case; one that does not hold shows its group, the verdict and the difference. Exit code 1 if
-    there is any, 2 if a file has mistakes.
+    NAME.golden.yaml holds the cases of NAME.yaml. One line for each; one
+    that does not hold shows its group, the verdict and the difference.
+    Exit code 1 if there is any, 2 if a file has mistakes.
     """
     from whileai.checks.golden import golden_beside
     from whileai.cli.spec_files import find_spec_files
