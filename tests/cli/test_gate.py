@@ -1,11 +1,16 @@
 """The gate on the command line: preview, report, certificate, links, and what CI asks."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from whileai.cli.options import ROWS_HELP
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHARED = Path(os.environ.get("WHILEAI_SHARED", REPOSITORY.parent / "shared"))
+AIRLINE = SHARED / "data" / "airline_rollouts.jsonl"
 
 RULES = """\
     spec: 1
@@ -231,6 +236,16 @@ def test_a_spec_in_reward_mode_is_checked_in_it(run, put, rows):
     done = run("check", "mine.yaml", "--rows", rows)
     assert done.code == 0, done.out
     assert done.err.startswith("check of mine: 192 calls")
+
+
+def test_real_rollouts_of_an_airline_desk_are_too_few(run):
+    if not AIRLINE.exists():
+        pytest.skip(f"no {AIRLINE}; set WHILEAI_SHARED to the folder that holds data/")
+    done = run("check", REPOSITORY / "graders" / "shortest_clean_path.yaml", "--rows", AIRLINE)
+    assert done.code == 3
+    assert "?? size 15 of 20 groups with two or more passes" in done.words
+    assert "5 more groups with two or more passes" in done.out
+    assert "completely tied in 5 of 15 groups; it can change something in 4 of the 6 mixed ones" in done.out
 
 
 def test_help_says_which_rows_are_read(run):

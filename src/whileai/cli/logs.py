@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.control import Control
+from rich.segment import ControlType
+
 from whileai.cli import output
 
 _OURS = str(Path(__file__).resolve().parents[1])
@@ -39,6 +42,7 @@ def frames(error: BaseException) -> list[str]:
 class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         console = output.console(stderr=True)
+        console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))  # a bar may stand there
         output.say(console, record.getMessage(), "yellow", indent=0)
         error = record.exc_info[1] if record.exc_info else None
         for place in frames(error) if error is not None else ():
