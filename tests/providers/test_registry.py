@@ -93,9 +93,7 @@ def test_a_package_s_provider_is_told_what_it_lacks(own_provider: None, tmp_path
 
 def test_a_package_s_provider_that_cannot_be_imported(own_provider: None, tmp_path: Path) -> None:
     (tmp_path / "echo_provider.py").write_text("import no_such_module_7")
-    with pytest.raises(
-        ConfigError, match=r"echo_provider:Echo.*cannot be loaded.*no_such_module_7"
-    ):
+    with pytest.raises(ConfigError, match=r"echo_provider:Echo.*cannot be loaded.*no_such_module_7"):
         make_provider(ResolvedRole("echo", "m"))
 
 
