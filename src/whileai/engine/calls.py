@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from whileai.engine.budget import Budget
 from whileai.engine.cache import Cache, cache_key
+from whileai.engine.closing import close_after
 from whileai.engine.cost import Cost
 from whileai.engine.deadline import REAL_CLOCK, Clock, Deadline
 from whileai.engine.exchange import Attempt, Exchange, Tally
@@ -161,7 +162,10 @@ class ModelCaller:
         return run_on_loop(self._call(question, read, tuple(shown)))
 
     def close(self) -> None:
-        """Close clients and files. Call it from outside the background loop; a later call opens what it needs."""
+        """Close clients and files; a later call opens what it needs. Not to be called on the background loop.
+
+        What is not closed here is closed when the caller is collected, or at the end of the process.
+        """
         run_on_loop(self._close())
 
     async def _close(self) -> None:
@@ -302,6 +306,7 @@ class ModelCaller:
         if self._loop is loop:
             return
         self._loop, self._flights = loop, Flights()
+        close_after(self, [link.provider for link in self._links])
         if self._cache is not None:
             for learned in self._cache.recall():
                 capabilities.recall(learned)

@@ -7,8 +7,8 @@ file and a killed process loses nothing that it had received. No key and no head
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor: int | None = None
+        self._file: FileIO | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._open()
@@ -35,17 +35,20 @@ class Journal:
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append one line. Raises OSError when the disk takes no more."""
         line = redact(json.dumps(entry)).encode() + b"\n"
-        written = os.write(self._open(), line)
+        written = self._open().write(line)
         if written < len(line):
             raise OSError(f"only {written} of {len(line)} bytes fitted into {str(self.path)!r}")
 
     def close(self) -> None:
         """Close the file; the next line opens it again."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-    def _open(self) -> int:
-        if self._descriptor is None:
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        return self._descriptor
+    def __del__(self) -> None:
+        self.close()
+
+    def _open(self) -> FileIO:
+        if self._file is None:
+            self._file = FileIO(self.path, "a")  # unbuffered: one line is one write
+        return self._file
