@@ -363,21 +363,8 @@ def test_cycles_end():
     assert copied["self"][0] is copied and copied is not loop
 
 
-KEYS = [
-    "role",
-    "content",
-    "tool_calls",
-    "function",
-    "name",
-    "arguments",
-    "input",
-    "type",
-    "text",
-    "id",
-    "tool_call_id",
-    "tool_use_id",
-    "function_call",
-]
+CALL_KEYS = ["tool_calls", "function_call", "function", "name", "arguments", "input", "id"]
+KEYS = [*CALL_KEYS, "role", "content", "type", "text", "tool_call_id", "tool_use_id"]
 
 json_like = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), forgeries()),

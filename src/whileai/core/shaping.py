@@ -128,7 +128,7 @@ def _vectorised(prepared: Sequence[_Prepared], cap: float) -> list[GroupShape]:
     factor = quality.reshape(reward.shape)
     advantages, moved = redistribute_masked(reward, factor, factor > 0.0, cap)
     with np.errstate(over="ignore"):
-        advantages += reward.mean(axis=1, keepdims=True)
+        advantages += reward.sum(axis=1, keepdims=True) / max(size, 1)
     shapes = [
         GroupShape(shaped, factors, hacks, own > cap, (), verdict, own)
         for shaped, own, (_, factors, hacks, verdict) in zip(advantages.tolist(), moved.tolist(), prepared, strict=True)
