@@ -17,10 +17,11 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
+from whileai.engine.deadline import deadline_within
 from whileai.engine.loop import leave_blocked_loop, refuse_on_loop, submit
 from whileai.errors import DeadlineExceeded, GraderFailure, GraderTimeout
 
@@ -72,18 +73,20 @@ def run_calls(
     refuse_on_loop()
     if not items:
         return []
-    return _Batch(call, items, read, concurrency, timeout_s).run(deadline_s, progress)
+    if deadline_s is None:
+        return _Batch(call, items, read, concurrency, timeout_s).run(None, progress)
+    with deadline_within(deadline_s):  # calls that know of deadlines stop by themselves
+        return _Batch(call, items, read, concurrency, timeout_s).run(deadline_s, progress)
 
 
 class _Worker:
     """One thread and what it is doing. All but `thread` is written by the thread and read by the watcher."""
 
-    __slots__ = ("clock", "future", "item", "thread")
+    __slots__ = ("clock", "item", "thread")
 
     def __init__(self) -> None:
         self.thread: threading.Thread | None = None
         self.item = -1
-        self.future: Future[Any] | None = None
         self.clock: int | None = None
 
 
@@ -101,6 +104,8 @@ class _Batch(Generic[T, R]):
         self.context = contextvars.copy_context()
         self.pending = deque(range(len(items)))
         self.running: dict[int, float] = {}  # item: when it began. Whoever pops an item settles it (pop is atomic)
+        self.awaited: dict[int, Future[Any]] = {}  # those of them that run on the loop, `slots` of them at most
+        self.slots = threading.Semaphore(concurrency)
         self.outcomes: dict[int, Any] = {}
         self.over = False
         self.refused = ""
@@ -139,7 +144,8 @@ class _Batch(Generic[T, R]):
                 return
             if self.timeout_s is not None:
                 self._replace_hung(now, self.timeout_s)
-            growing = bool(self.pending) and len(self.workers) < self.concurrency
+            # One thread starts all asynchronous calls: what it waits for is room for more, not another thread.
+            growing = bool(self.pending) and not self.awaited and len(self.workers) < self.concurrency
             if growing:
                 cpu, done = sum(map(_cpu_seconds, self.workers)), len(self.outcomes)
                 wall, finished = now - seen_wall, done - seen_done
@@ -151,26 +157,23 @@ class _Batch(Generic[T, R]):
             tick = _TICK_S if growing else _IDLE_TICK_S
             nearest = [end] if end is not None else []
             if self.timeout_s is not None:
-                nearest += [begun + self.timeout_s for w in self.workers if (begun := self.running.get(w.item))]
+                nearest += [begun + self.timeout_s for begun in list(self.running.values())]
             if nearest:
                 tick = max(_TICK_S, min(tick, min(nearest) - now))
 
     def _replace_hung(self, now: float, timeout_s: float) -> None:
-        left = []
-        for worker in self.workers:
-            number = worker.item
-            late = now - self.running.get(number, now) >= timeout_s
-            if late and self.running.pop(number, None) is not None:
-                left.append((worker, number))
-        if not left:
+        late = [number for number, begun in list(self.running.items()) if now - begun >= timeout_s]
+        late = [number for number in late if self.running.pop(number, None) is not None]
+        if not late:
             return
-        self.workers = [worker for worker in self.workers if worker not in [gone for gone, _ in left]]
+        hung = [worker for worker in self.workers if worker.item in late]
+        self.workers = [worker for worker in self.workers if worker not in hung]
         reason = f"no answer within timeout_s={timeout_s:g}"
-        if sum([_leave(worker) for worker, _ in left]) and _leave_loop_if_blocked():
+        if self._leave(late, hung) and _leave_loop_if_blocked():
             reason += "; a call blocks the loop of all asynchronous calls: await there, or make the grader a plain def"
-        for _, number in left:
+        for number in late:
             self._settle(number, GraderTimeout("timeout", reason))
-        for _ in range(min(len(left), len(self.pending))):
+        for _ in range(min(len(hung), len(self.pending))):
             self._add_worker()
         self._fail_if_no_worker()
 
@@ -178,8 +181,19 @@ class _Batch(Generic[T, R]):
         """Stop what runs and start nothing more; says whether one of these was asynchronous."""
         self.over = True
         self.pending.clear()
-        left = [worker for worker in self.workers if self.running.pop(worker.item, None) is not None]
-        return sum([_leave(worker) for worker in left]) > 0
+        left = [number for number in list(self.running) if self.running.pop(number, None) is not None]
+        awaited = self._leave(left, [worker for worker in self.workers if worker.item in left])
+        self.slots.release(len(self.workers) or 1)  # a thread that waits for room finds that it is over
+        return awaited
+
+    def _leave(self, numbers: Collection[int], workers: Sequence[_Worker]) -> bool:
+        """Leave calls behind: asynchronous ones are cancelled, threads are kept in mind. Were any asynchronous?"""
+        futures = [future for number in numbers if (future := self.awaited.get(number)) is not None]
+        for future in futures:
+            future.cancel()
+        with _hung_lock:
+            _hung.update(worker.thread for worker in workers if worker.thread is not None)
+        return bool(futures)
 
     def _fail_if_no_worker(self) -> None:
         if self.pending and not self.workers:
@@ -231,7 +245,9 @@ class _Batch(Generic[T, R]):
                 own = context.copy()
                 outcome = own.run(call, item)
                 if hasattr(outcome, "__await__"):
-                    outcome = self._await(worker, own, outcome)
+                    self._await(worker, number, own, outcome)
+                    outcome = None
+                    continue
                 if read is not None:
                     outcome = read(outcome, item)
             except BaseException as error:  # noqa: BLE001 - the one boundary around a user's callable
@@ -243,28 +259,49 @@ class _Batch(Generic[T, R]):
             if len(outcomes) == total:
                 self.done.set()
 
-    def _await(self, worker: _Worker, context: contextvars.Context, awaitable: Any) -> Any:
-        worker.future = future = context.run(submit, awaitable)
+    def _await(self, worker: _Worker, number: int, context: contextvars.Context, awaitable: Any) -> None:
+        """Let the loop do the rest of a call. Its time begins when there is room for it."""
+        if self.running.pop(number, None) is None:  # given up while it was being made
+            _discard(awaitable)
+            return
+        worker.item = -1
+        self.slots.acquire()
+        if self.over:
+            _discard(awaitable)
+            return
+        self.running[number] = time.monotonic()
         try:
-            if worker.item not in self.running:
-                future.cancel()
-            return future.result()
-        except CancelledError:
-            raise GraderFailure("cancelled", "the call was cancelled") from None
-        finally:
-            worker.future = None
-            del future
+            self.awaited[number] = future = context.run(submit, awaitable)
+        except BaseException:
+            self.slots.release()
+            raise
+        if number not in self.running:
+            future.cancel()
+        future.add_done_callback(lambda future: self._answered(number, future))
+
+    def _answered(self, number: int, future: Future[Any]) -> None:
+        """On the loop, or where the call was cancelled."""
+        self.awaited.pop(number, None)
+        self.slots.release()
+        if self.running.pop(number, None) is None:
+            return
+        outcome: Any = GraderFailure("cancelled", "the call was cancelled")
+        if not future.cancelled():
+            outcome = future.exception() or future.result()
+        if self.read is not None and not isinstance(outcome, BaseException):
+            try:
+                outcome = self.read(outcome, self.items[number])
+            except BaseException as error:  # noqa: BLE001 - the other boundary around a user's callable
+                outcome = error
+        self._settle(number, outcome)
+        outcome = None  # as above: an error refers to this frame
 
 
-def _leave(worker: _Worker) -> bool:
-    """Leave a worker to its hanging call; says whether it waits for an asynchronous one, which is cancelled."""
-    if (future := worker.future) is not None:
-        future.cancel()
-        return True
-    if worker.thread is not None:
-        with _hung_lock:
-            _hung.add(worker.thread)
-    return False
+def _discard(awaitable: Any) -> None:
+    """A coroutine that never runs must be closed, or Python complains."""
+    close = getattr(awaitable, "close", None)
+    if close is not None:
+        close()
 
 
 def _leave_loop_if_blocked() -> bool:
