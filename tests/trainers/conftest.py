@@ -13,6 +13,7 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # layers of 16: more threads only wait for each other
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|im_end|>{% endfor %}"
@@ -98,6 +99,7 @@ def tiny_trainer(
     folder: Path,
     eval_rows: Sequence[dict[str, Any]] | None = None,
     tools: Sequence[Callable[..., Any]] | None = None,
+    environment_factory: Callable[[], Any] | None = None,
     chat_template: str = CHAT_TEMPLATE,
     **settings: Any,
 ) -> Any:
@@ -123,6 +125,7 @@ def tiny_trainer(
         train_dataset=Dataset.from_list(list(train)),
         eval_dataset=None if eval_rows is None else Dataset.from_list(list(eval_rows)),
         tools=tools,
+        environment_factory=environment_factory,
     )
     made.seen = []
     return made

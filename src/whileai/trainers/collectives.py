@@ -48,7 +48,8 @@ def processes() -> Processes | None:
         return None
     if _current is None or _current.group is not world:
         _made += 1
-        _current = Processes(world, distributed.get_rank(), distributed.get_world_size(), distributed, _made)
+        rank, count = distributed.get_rank(), distributed.get_world_size()
+        _current = Processes(world, rank, count, lambda: _store(distributed), f"whileai/{_made}")
     return _current
 
 
@@ -58,13 +59,20 @@ _made = 0
 
 
 class Processes:
-    """This process and the others. `rank` is its number, `world` how many there are."""
+    """This process and the others.
 
-    def __init__(self, group: Any, rank: int, world: int, distributed: Any, number: int) -> None:
+    Args:
+        group: the process group that they are of.
+        rank, world: the number of this process, and how many there are.
+        connect: makes the store; called by the first exchange, as connecting can hang too.
+        prefix: begins all keys; the same on every rank.
+    """
+
+    def __init__(self, group: Any, rank: int, world: int, connect: Callable[[], Any], prefix: str) -> None:
         self.group, self.rank, self.world = group, rank, world
-        self._distributed = distributed
-        self._store: Any = None  # made by the first exchange: connecting can hang too
-        self._prefix, self._round = f"whileai/{number}", 0
+        self._connect = connect
+        self._store: Any = None
+        self._prefix, self._round = prefix, 0
         self._mine: list[str] = []
 
     def exchange(
@@ -122,6 +130,7 @@ class Processes:
 
         def tell() -> None:
             self._write(f"{start}/{self.rank}", ("", note))
+            self._store.set(f"{start}/{self.rank}/told", b"")  # it has no need to hear of the others
             others = [f"{start}/{rank}/told" for rank in range(self.world) if rank != self.rank]
             self._poll(lambda: self._store.check(others), FAREWELL_S)
 
@@ -201,7 +210,7 @@ class Processes:
 
         def connected() -> R:
             if self._store is None:
-                self._store = _store(self._distributed)
+                self._store = self._connect()
             return work()
 
         result = beside(connected, "whileai-exchange")

@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from whileai.core.shaping import GroupShape
-from whileai.errors import DeadlineExceeded, GraderFailure, GraderTimeout, ProviderError, UnusableVerdict
+from whileai.errors import (
+    DeadlineExceeded,
+    GraderFailure,
+    GraderTimeout,
+    ModelsFailed,
+    ProviderError,
+    UnusableVerdict,
+)
 
 FALLBACKS = ("unusable", "timeout", "deadline", "provider", "raised", "other")
 """Why a group kept its original rewards: the metric `fallback_...` of each is the number of failed calls."""
@@ -100,7 +107,7 @@ def _kind(failure: BaseException) -> str:
         return "timeout"
     if isinstance(failure, DeadlineExceeded):
         return "deadline"
-    if isinstance(failure, ProviderError):
+    if isinstance(failure, (ProviderError, ModelsFailed)):
         return "provider"
     return "other" if isinstance(failure, GraderFailure) else "raised"
 
