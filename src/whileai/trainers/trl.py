@@ -116,6 +116,7 @@ class GroupwiseReward:
         blocks = len(prompts) // size
         in_blocks = (
             blocks > 1
+            and len(prompts) % size == 0
             and columns.get("environments") is None
             and prompts[0] != prompts[1]
             and all(prompt == prompts[row % blocks] for row, prompt in enumerate(prompts))
@@ -188,7 +189,8 @@ class GroupwiseReward:
                 )
 
     def __repr__(self) -> str:
-        return f"<{self.__name__}: {self.shaper}, groups of {self.num_generations or 'the trainer'}>"
+        size = self.num_generations or "the trainer's size"
+        return f"<{self.__name__}: {self.shaper}, groups of {size}>"
 
 
 class _Call:
