@@ -94,7 +94,8 @@ def rollout_from_row(
     """One row as the rollout at `index` of its group. `number` is the row's own, for error messages.
 
     The completion is `completion` (text, or a list of messages), else what follows the prompt in `messages`,
-    else `final_text`.
+    else `final_text`. The prompt is what the policy was really given: the messages that lead up to its first act,
+    and only where there are none what stands in `prompt` alone (often a title, or what a simulated user was told).
     """
     where = f"row {index if number is None else number}"
     if not isinstance(row, Mapping):
@@ -109,7 +110,7 @@ def rollout_from_row(
         if not isinstance(messages, (list, tuple)):
             raise BatchError(f"{where}: `messages` is {type(messages).__name__}, not a list of messages")
         lead, messages = _split_prompt(messages, prompt)
-        prompt = lead if prompt is None else prompt
+        prompt = lead if lead or prompt is None else prompt
     if isinstance(completion, (list, tuple)):
         messages, completion = completion, completion_text(completion)
     elif completion is None and messages is not None:
@@ -201,13 +202,17 @@ def _group_key(row: Mapping[str, Any], number: int) -> tuple[str, bool, str]:
 
 def _split_prompt(messages: Sequence[Any], prompt: Any) -> tuple[list[Any], Sequence[Any]]:
     """A whole conversation as prompt and completion: the completion begins after the prompt, where that is known
-    and stands first, else where the policy first acts."""
-    if isinstance(prompt, (list, tuple)) and prompt and list(messages[: len(prompt)]) == list(prompt):
-        return list(prompt), messages[len(prompt) :]
+    and stands first, else where the policy first acts. A prompt's messages that do not lead are put before."""
+    known = list(prompt) if isinstance(prompt, (list, tuple)) else []
+    if known and list(messages[: len(known)]) == known:
+        return known, messages[len(known) :]
+    begin = len(messages)
     for position, message in enumerate(messages):
         if isinstance(message, Mapping) and message.get("role") in ("assistant", "tool", "function"):
-            return list(messages[:position]), messages[position:]
-    return list(messages), ()
+            begin = position
+            break
+    lead = list(messages[:begin])
+    return [*(message for message in known if message not in lead), *lead], messages[begin:]
 
 
 def _named(row: Mapping[str, Any]) -> str:
