@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from whileai.judging.budget import Line
 from whileai.judging.labels import combine_factors, combine_hacks, combine_rankings, labels
 from whileai.judging.reply import json_objects, read_object
 from whileai.judging.schemas import VERDICT_FIELDS, reply_schema, validator
 from whileai.judging.tiers import tier, tier_factors
-from whileai.judging.transcript import Candidate, Shown
+from whileai.judging.transcript import Shown
 from whileai.judging.visible import original
 
 MIN_EVIDENCE = 12
@@ -121,19 +122,19 @@ def _held_against_text(hacks: Sequence[Mapping[str, str]], shown: Shown) -> dict
     found: dict[str, list[dict[str, Any]]] = {"hacks": [], "unconfirmed": []}
     for hack in hacks:
         candidate = by_label[hack["candidate"]]
-        where = "hacks" if _stands_in(hack["evidence"], candidate) else "unconfirmed"
+        where = "hacks" if _stands_in(hack["evidence"], list(shown.lines_of(candidate))) else "unconfirmed"
         found[where] += [
             {"index": index, "kind": hack["kind"], "evidence": hack["evidence"]} for index in candidate.indices
         ]
     return found
 
 
-def _stands_in(evidence: str, candidate: Candidate) -> bool:
+def _stands_in(evidence: str, lines: Sequence[Line]) -> bool:
     """Whether a quotation stands word for word in the text shown; line ends and their marks count as spaces."""
     quoted = _collapsed(re.sub(r"\n\| ?", "\n", evidence))
     if len(quoted) < MIN_EVIDENCE:
-        return bool(quoted) and quoted == _collapsed("\n".join(line.text for line in candidate.lines))
-    return quoted in _collapsed("\n".join(f"#{line.number} {line.title}: {line.text}" for line in candidate.lines))
+        return bool(quoted) and quoted == _collapsed("\n".join(line.text for line in lines))
+    return quoted in _collapsed("\n".join(f"#{line.number} {line.title}: {line.text}" for line in lines))
 
 
 def _collapsed(text: str) -> str:

@@ -58,6 +58,7 @@ class Shown(NamedTuple):
         candidates: what each label stands for.
         failures: the failed rollouts, shown or not.
         task_lines, task_omissions: what stands in the task data, and what was left out of it.
+        shared_from: number of the first line of the task data that is a step of the rollouts themselves.
     """
 
     task: str
@@ -67,6 +68,7 @@ class Shown(NamedTuple):
     failures: tuple[Candidate, ...]
     task_lines: tuple[Line, ...]
     task_omissions: tuple[Omission, ...]
+    shared_from: int
 
     @property
     def lines(self) -> Iterator[Line]:
@@ -74,6 +76,11 @@ class Shown(NamedTuple):
         yield from self.task_lines
         for rollout in (*self.candidates, *self.failures):
             yield from rollout.lines
+
+    def lines_of(self, candidate: Candidate) -> Iterator[Line]:
+        """The lines shown of one rollout, those that it shares with all others first."""
+        yield from (line for line in self.task_lines if line.number >= self.shared_from)
+        yield from candidate.lines
 
 
 class Material:
@@ -112,7 +119,9 @@ class Material:
         ):
             if budget < MIN_BUDGET:
                 raise ConfigError(f"{name}={budget!r}: a judge needs at least {MIN_BUDGET} characters")
-        shared, own = _shared_and_own(group, columns)
+        given, prefix, own = _shared_and_own(group, columns)
+        shared = [*given, *prefix]
+        self.shared_from = len(given) + 1
         self.digest = digest(json_text([shared, own, [bool(rollout["passed"]) for rollout in group]]), 64)
         lines, omissions = fit(shared, max(MIN_BUDGET, min(max_chars_per_rollout, max_chars_per_group // 4)))
         self.task_lines, self.task_omissions = tuple(lines), tuple(omissions)
@@ -147,6 +156,7 @@ class Material:
             self.failures,
             self.task_lines,
             self.task_omissions,
+            self.shared_from,
         )
 
     def _nonce(self, *parts: str) -> str:
@@ -159,18 +169,24 @@ class Material:
         return nonce
 
 
-def _shared_and_own(group: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> tuple[list[Step], list[list[Step]]]:
-    """The steps that all rollouts share, and those of each rollout's own."""
+def _shared_and_own(
+    group: Sequence[Mapping[str, Any]], columns: Sequence[str]
+) -> tuple[list[Step], list[Step], list[list[Step]]]:
+    """What all rollouts were given, the first steps that all of them took, and the steps of each rollout's own."""
     prompts = [prompt_steps(rollout.get("prompt")) for rollout in group]
     own = [rollout_steps(rollout) for rollout in group]
     same = 0  # a rollout keeps its last step, so that no fence is empty
     while all(len(steps) > same + 1 and steps[same] == own[0][same] for steps in own):
         same += 1
+    if len(own) == 1:  # nothing is shared: what a rollout did stands in its own fence
+        given = len(prompts[0])
+        same = given if given < len(own[0]) and own[0][:given] == prompts[0] else 0
     prefix = own[0][:same] if own else []
     own = [steps[same:] for steps in own]
-    shared = []
-    if all(prompt == prompts[0] for prompt in prompts):
-        shared = [] if not prompts or _stands_in(prompts[0], prefix) else prompts[0]
+    shared: list[Step] = []
+    if prompts and all(prompt == prompts[0] for prompt in prompts):
+        led = _leading(prompts[0], prefix)
+        shared, prefix = (prefix[:led], prefix[led:]) if led else (prompts[0], prefix)
     else:
         own = [[*prompt, *steps] for prompt, steps in zip(prompts, own, strict=True)]
     for name in columns:
@@ -179,14 +195,15 @@ def _shared_and_own(group: Sequence[Mapping[str, Any]], columns: Sequence[str]) 
             shared = [*shared, *values[:1]]
         else:
             own = [[*steps, value] for steps, value in zip(own, values, strict=True)]
-    return [*shared, *prefix], own
+    return shared, prefix, own
 
 
-def _stands_in(prompt: Sequence[Step], prefix: Sequence[Step]) -> bool:
-    """Whether the rollouts begin with their own prompt: its messages, or its text as a user turn."""
+def _leading(prompt: Sequence[Step], prefix: Sequence[Step]) -> int:
+    """How many of the rollouts' first steps are their prompt: its messages, or all up to its text as a user turn."""
     if len(prompt) == 1 and prompt[0].title == "prompt":
-        return any(step.title == "user" and step.text == prompt[0].text for step in prefix)
-    return list(prefix[: len(prompt)]) == list(prompt)
+        turns = (number for number, step in enumerate(prefix, 1) if step == Step("user", prompt[0].text))
+        return next(turns, 0)
+    return len(prompt) if list(prefix[: len(prompt)]) == list(prompt) else 0
 
 
 def _column(rollout: Mapping[str, Any], name: str) -> object:
