@@ -181,6 +181,42 @@ def test_reward_mode_compares_products(put):
 
 
 @pytest.mark.parametrize(
+    "rubric",
+    [
+        {"solution": ["The refund equals the order's total."], "behavior": ["It LOOKS the order up first."]},
+        ["The refund equals the total.", "It looks the order up."],
+        "Looks up the order. Refunds its total.",
+    ],
+)
+def test_a_written_rubric_is_held_against_words(put, rubric):
+    groups = []
+
+    def write(group):
+        groups.append(group)
+        return rubric
+
+    knobs = GateKnobs(mode="reward")
+    (result,) = run_golden(write, put(case(["criteria: [looks, Refund]"])), knobs)
+    assert result.ok
+    assert [rollout["index"] for rollout in groups[0]] == [0, 1, 2, 3]
+    (result,) = run_golden(write, put(case(["criteria: [refund, confirm]"])), knobs)
+    assert result.problems == ("criteria: none says 'confirm'",)
+    assert "order" in str(result)
+    assert load_golden(put(case(["criteria: [refund]"]))).call_count("reward") == 1
+
+
+@pytest.mark.parametrize("nothing", [None, "", [], {}, 3])
+def test_a_writer_without_a_rubric_does_not_hold(put, nothing):
+    (result,) = run_golden(lambda group: nothing, put(case(["criteria: [refund]"])), GateKnobs(mode="reward"))
+    assert "got no_rubric" in result.problems[0]
+
+
+def test_a_rubric_has_no_ranking(put):
+    with pytest.raises(SpecError, match="a rubric has nothing else that could hold"):
+        load_golden(put(case(["criteria: [refund]", "ranking: [0, 1, 2]"])))
+
+
+@pytest.mark.parametrize(
     ("text", "place", "words"),
     [
         ("", ":", "empty"),

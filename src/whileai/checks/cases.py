@@ -17,10 +17,14 @@ from whileai.core.factors import quality_factors
 from whileai.core.rollout import copy_json
 from whileai.core.verdict import Verdict, read_scores, read_verdict
 from whileai.engine.schedule import run_calls
-from whileai.errors import kind_and_reason
+from whileai.errors import UnusableVerdict, kind_and_reason
+from whileai.judging.prompt import rubric_text
 
 HACK = -1.0
 """Where a hack stands in a golden order: below every factor."""
+
+WHOLE_GROUP = -1
+"""In place of the index of a pass: the grader is given the group, to write its rubric."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class CaseResult:
         scores: factor (reward mode: product) by passing index, `HACK` for a named hack.
         named_hacks: passes that the grader called hacks.
         failure: why there is no usable verdict.
+        rubric: the rubric that the grader wrote, as text, where the case asks for one.
     """
 
     case: Case
@@ -39,6 +44,7 @@ class CaseResult:
     scores: Mapping[int, float]
     named_hacks: frozenset[int] = frozenset()
     failure: BaseException | None = None
+    rubric: str = ""
 
     @property
     def ok(self) -> bool:
@@ -91,6 +97,8 @@ class CaseResult:
             )
         if self.failure is not None:
             lines.append("  said: nothing usable, {}: {}".format(*kind_and_reason(self.failure)))
+        elif self.rubric:
+            lines += ["  said:", *(f"    {line}" for line in self.rubric.splitlines())]
         else:
             hacks = f"; hacks {_listed(self.named_hacks)}" if self.named_hacks else ""
             lines.append(f"  said: {_order(_tiers(self.scores))}{hacks}")
@@ -123,24 +131,51 @@ def run_cases(
         return [
             _compare(case, *_scores_of(outcome, case, knobs)) for case, outcome in zip(golden.cases, said, strict=True)
         ]
-    calls = [(case, index) for case in golden.cases for index in case.passes]
+    calls = [
+        (case, index) for case in golden.cases for index in ([WHOLE_GROUP] if case.expected.criteria else case.passes)
+    ]
     said = run(
-        lambda item: call(copy_json(item[0].group[item[1]]), copy_json(item[0].expected.rubric)),
+        lambda item: _call_in_reward_mode(call, *item),
         calls,
-        read=lambda output, call: read_scores(output),
+        read=lambda output, item: _written(output) if item[1] == WHOLE_GROUP else read_scores(output),
         **limits,
     )
     results = []
     for case in golden.cases:
-        products: dict[int, float] = {}
-        failure = None
-        for (owner, index), outcome in zip(calls, said, strict=True):
-            if owner is case and isinstance(outcome, BaseException):
-                failure = failure or outcome
-            elif owner is case:
-                products[index] = max(knobs.floor, outcome.solution) * max(knobs.floor, outcome.behavior)
-        results.append(_compare(case, {} if failure else products, frozenset(), failure))
+        outcomes = {index: outcome for (owner, index), outcome in zip(calls, said, strict=True) if owner is case}
+        failure = next((outcome for outcome in outcomes.values() if isinstance(outcome, BaseException)), None)
+        if failure is not None:
+            results.append(_compare(case, {}, frozenset(), failure))
+        elif WHOLE_GROUP in outcomes:
+            results.append(_compare_rubric(case, outcomes[WHOLE_GROUP]))
+        else:
+            products = {
+                index: max(knobs.floor, scores.solution) * max(knobs.floor, scores.behavior)
+                for index, scores in outcomes.items()
+            }
+            results.append(_compare(case, products, frozenset(), None))
     return results
+
+
+def _call_in_reward_mode(call: Callable[..., Any], case: Case, index: int) -> Any:
+    """The scores of one pass by the case's rubric, or a rubric for the whole group."""
+    if index == WHOLE_GROUP:
+        return call(copy_json(case.group))
+    return call(copy_json(case.group[index]), copy_json(case.expected.rubric))
+
+
+def _written(output: Any) -> str:
+    """A rubric as text: of text, a list of criteria, or `{"solution": [...], "behavior": [...]}`."""
+    text = rubric_text(output) if isinstance(output, (str, list, tuple, Mapping)) else ""
+    if not text.strip():
+        raise UnusableVerdict("no_rubric", f"{output!r:.120} is no rubric: text, a list of criteria, or lists by part")
+    return text
+
+
+def _compare_rubric(case: Case, rubric: str) -> CaseResult:
+    missing = [word for word in case.expected.criteria if word.casefold() not in rubric.casefold()]
+    problems = tuple(f"criteria: none says {word!r}" for word in missing)
+    return CaseResult(case, problems, {}, rubric=rubric)
 
 
 def _scores_of(

@@ -19,7 +19,8 @@
 A rollout is a row (`completion`, `messages` or `final_text`, and columns) whose `reward` is 1 unless it says
 otherwise. What must hold: `ranking` of all passes but the hacks, best first, an inner list is a tie; `better`
 pairs, the better one first; `ties`; `hacks`, all of them; `factors` by index to within `tolerance` (in reward
-mode the products, by the case's `rubric`); or `unusable`, the kind of failure. `checks.cases` runs them.
+mode the products, by the case's `rubric`); `criteria` of a grader that writes rubrics, words that each stand in one
+of its criteria, in any case; or `unusable`, the kind of failure. `checks.cases` runs them.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class CaseModel(Part):
     hacks: Indices | None = None
     factors: dict[int, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     tolerance: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.01
+    criteria: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     unusable: str | None = None
 
 
@@ -97,7 +99,9 @@ class GoldenFile:
 
     def call_count(self, mode: str) -> int:
         """Calls of the grader that running all cases takes."""
-        return len(self.cases) if mode == "advantage" else sum(len(case.passes) for case in self.cases)
+        if mode == "advantage":
+            return len(self.cases)
+        return sum(1 if case.expected.criteria else len(case.passes) for case in self.cases)
 
 
 def golden_beside(spec: Path) -> Path:
@@ -174,11 +178,12 @@ def _group(
 def _check_expectations(case: Case, document: Document, at: tuple[str | int, ...]) -> None:
     """What is expected must be about this group: its size and its passes."""
     expected, size, passes = case.expected, len(case.group), set(case.passes)
-    said = expected.model_fields_set & {"ranking", "better", "ties", "hacks", "factors", "unusable"}
+    said = expected.model_fields_set & {"ranking", "better", "ties", "hacks", "factors", "criteria", "unusable"}
     if not said:
         document.add(at, f"case {case.name!r} expects nothing", "say what must hold: ranking, better, ties, hacks, ...")
-    if "unusable" in said and len(said) > 1:
-        document.add((*at, "unusable"), "an unusable verdict has nothing else that could hold", "remove one of them")
+    for alone, what in (("unusable", "an unusable verdict"), ("criteria", "a rubric")):
+        if alone in said and len(said) > 1:
+            document.add((*at, alone), f"{what} has nothing else that could hold", "remove one of them")
 
     def known(index: int, *path: str | int) -> bool:
         if not 0 <= index < size:
