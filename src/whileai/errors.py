@@ -130,6 +130,11 @@ class ModelsFailed(GraderFailure):
         self.links = links
 
 
+BROKEN_JUDGE = "broken_judge"
+"""The kind of failure in reward mode where a rollout imitates what only the harness may write, and no reply on it can
+be used: it then gets the lowest product of its group."""
+
+
 class GraderTimeout(GraderFailure, TimeoutError):
     """A grader call did not answer within `timeout_s`."""
 

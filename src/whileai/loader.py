@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from whileai.core.group import Group
 from whileai.errors import Problem, SpecError, UnusableVerdict
-from whileai.kinds.chain import Chain
+from whileai.kinds.chain import Answers, Chain
 from whileai.kinds.runner import Runner
 from whileai.spec.fingerprint import spec_parts
 from whileai.spec.judges import LlmSpec, Member, PanelSpec
@@ -26,6 +26,7 @@ from whileai.spec.sources import Sources
 
 if TYPE_CHECKING:
     from whileai.checks.report import CheckReport
+    from whileai.engine.stats import CallStats
     from whileai.judging.prompt import JudgePrompt
     from whileai.spec.roles import ResolvedRole, Roles
 
@@ -79,7 +80,9 @@ class CompiledGrader:
         name: the spec's name.
         mode: "advantage" or "reward".
         names_hacks: whether a verdict can name hacks.
+        columns: dataset columns that it, its fallbacks or a panel's members need.
         is_async: whether `agrade` is the natural way to call it; calling it waits for that.
+        writes_rubrics: it writes a rubric for a task's group, for `GroupwiseGrading(rubrics=...)`, and grades nothing.
         orders: presentation orders that one verdict combines.
         lambda_cap: the cap of lambda that belongs to its factors; the smaller of this and the trainer's binds.
         single_vote: (graders that ask models) one vote on a group in exactly the order given; see `checks.votes`.
@@ -96,13 +99,16 @@ class CompiledGrader:
         self.mode: str = file.spec.mode
         self.names_hacks: bool = any(link.runner.names_hacks for link in links)
         self.skipped = skipped
-        self._columns = tuple(dict.fromkeys(column for link in links for column in link.file.spec.columns))
-        self._chain = Chain([link.runner for link in links], self.mode, skipped)
+        self.writes_rubrics: bool = _writes_rubrics(file)
+        self.columns: tuple[str, ...] = tuple(
+            dict.fromkeys(column for link in links for column in (*link.file.spec.columns, *link.runner.columns))
+        )
+        self._chain = Chain([link.runner for link in links], _answers_of(file), skipped)
         self.is_async: bool = self._chain.is_async
         self.orders: int = links[0].runner.orders
         self.lambda_cap: float = min(link.runner.lambda_cap for link in links)
-        if (vote := getattr(links[0].runner, "single_vote", None)) is not None:
-            self.single_vote: Callable[..., Any] = vote
+        if hasattr(links[0].runner, "single_vote"):
+            self.single_vote: Callable[..., Any] = self._single_vote
 
     def __call__(self, *said: Any) -> Any:
         """The verdict on a group (a mapping that `read_verdict` takes), or the scores of one rollout.
@@ -110,13 +116,13 @@ class CompiledGrader:
         Raises:
             UnusableVerdict: a declared column is missing. GraderFailure: no link has a usable verdict.
         """
-        if self._columns:
+        if self.columns:
             self._require_columns(said[0])
         return self._chain(*said)
 
     async def agrade(self, *said: Any) -> Any:
         """The same, awaited on the running loop."""
-        if self._columns:
+        if self.columns:
             self._require_columns(said[0])
         return await self._chain.agrade(*said)
 
@@ -139,8 +145,9 @@ class CompiledGrader:
         left: list[_Link] = []
         skipped = list(self.skipped)
         for link in self._links:
-            kept = [runner for runner in link.runner.links() if keep(self._alone(link, runner))]
-            skipped += [runner.name for runner in link.runner.links() if runner not in kept]
+            runners = link.runner.links()
+            kept = [runner for runner in runners if keep(self._alone(link, runner))]
+            skipped += [runner.name for runner in runners if runner not in kept]
             if kept:
                 left.append(_Link(link.file, link.runner.only(kept)))
         if not left:
@@ -180,8 +187,12 @@ class CompiledGrader:
 
     def price(self, group: Group) -> float | None:
         """US dollars of one vote of the first link on a group, about; None where no price is known."""
-        price = getattr(self._links[0].runner, "price", None)
-        return 0.0 if price is None else price(group)
+        return self._links[0].runner.price(group)
+
+    @property
+    def stats(self) -> Mapping[str, CallStats]:
+        """What the questions to models came to so far, by the name of the judge that asked them."""
+        return {name: stats for link in self._links for name, stats in link.runner.stats.items()}
 
     @property
     def models(self) -> tuple[ResolvedRole, ...]:
@@ -213,10 +224,14 @@ class CompiledGrader:
         origin = self._origin
         return _restored, (source.key, source.shown, origin.sources.kept, origin.roles, names, self.skipped)
 
+    def _single_vote(self, *said: Any, repeat: int) -> Any:
+        self._require_columns(said[0])
+        return self._links[0].runner.single_vote(*said, repeat=repeat)  # type: ignore[attr-defined]
+
     def _require_columns(self, first: Any) -> None:
         rollouts: Group = first if isinstance(first, list) else [first]
         for rollout in rollouts:
-            missing = [column for column in self._columns if column not in rollout]
+            missing = [column for column in self.columns if column not in rollout]
             if missing:
                 raise UnusableVerdict(
                     "missing_column",
@@ -240,6 +255,15 @@ def _reader(sources: Sources) -> SpecReader:
         return own_schema_problems(shipped, own)
 
     return SpecReader(sources, prompt_names=prompt_names, schema_problems=schema_problems)
+
+
+def _writes_rubrics(file: SpecFile) -> bool:
+    return isinstance(file.spec, LlmSpec) and file.spec.verdict == "rubric"
+
+
+def _answers_of(file: SpecFile) -> Answers:
+    """What a grader of this spec answers."""
+    return "rubric" if _writes_rubrics(file) else "scores" if file.spec.mode == "reward" else "verdict"
 
 
 class _Link:
@@ -289,6 +313,9 @@ class _Compiler:
         if any(link.runner.name == runner.name for link in links):
             message = f"two graders of one chain are called {runner.name!r}"
             raise SpecError([Problem(file.source.shown, None, "name", message, "give one of them another name")])
+        if links and _writes_rubrics(links[0].file) != _writes_rubrics(file):
+            message = f"{file.spec.name} and {links[0].file.spec.name} do not do the same: only one writes rubrics"
+            raise SpecError([Problem(file.source.shown, None, "verdict", message, "take it out of `fallback:`")])
         links.append(_Link(file, runner))
         for reference in file.spec.fallback:
             self._collect(self.reader.referenced(reference, file.source), links, seen)
@@ -313,7 +340,15 @@ class _Compiler:
         assert isinstance(spec, PanelSpec)
         from whileai.kinds.panel import PanelRunner
 
-        return PanelRunner(spec, [self._member(member, file) for member in spec.members])
+        members: dict[str, CompiledGrader] = {}
+        for member in spec.members:
+            name, grader = self._member(member, file)
+            if name in members:
+                message = f"two members are called {name!r}: one grader has one vote"
+                remedy = "give one of them another name, or another model: {grader: ..., model: ...}"
+                raise SpecError([Problem(file.source.shown, None, "members", message, remedy)])
+            members[name] = grader
+        return PanelRunner(spec, list(members.items()))
 
     def _member(self, member: Member, panel: SpecFile) -> tuple[str, CompiledGrader]:
         """A member of a panel: its first model alone, and none of its fallbacks, which have a vote of their own."""

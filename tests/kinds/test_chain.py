@@ -39,9 +39,9 @@ def both(chain: Chain, *said: object) -> object:
 
 def test_a_chain_of_one_is_its_runner():
     output = {"ranking": [1, 0], "why": "x"}
-    assert both(Chain([Says("a", output)], "advantage"), GROUP) is output
+    assert both(Chain([Says("a", output)], "verdict"), GROUP) is output
     with pytest.raises(KeyError):
-        Chain([Says("a", KeyError("own error"))], "advantage")(GROUP)
+        Chain([Says("a", KeyError("own error"))], "verdict")(GROUP)
 
 
 @pytest.mark.parametrize("kind", [Says, Later])
@@ -53,7 +53,7 @@ def test_the_first_usable_answer_counts_and_says_which_link_gave_it(kind):
         kind("d", {"ranking": [[1, 0]], "why": "calm"}),
         Says("e", {"ranking": [0, 1]}),
     ]
-    answer = both(Chain(links, "advantage", ["f"]), GROUP)
+    answer = both(Chain(links, "verdict", ["f"]), GROUP)
     assert answer["link"] == "d"
     assert answer["failed"] == {
         "a": "no messages",
@@ -67,7 +67,7 @@ def test_the_first_usable_answer_counts_and_says_which_link_gave_it(kind):
 
 
 def test_the_chain_fails_as_its_first_link_when_every_link_does():
-    chain = Chain([Says("a", UnusableVerdict("refusal", "no")), Says("b", {"ranking": "x"})], "advantage", ["c"])
+    chain = Chain([Says("a", UnusableVerdict("refusal", "no")), Says("b", {"ranking": "x"})], "verdict", ["c"])
     for call in (lambda: chain(GROUP), lambda: asyncio.run(chain.agrade(GROUP))):
         with pytest.raises(GraderFailure) as caught:
             call()
@@ -83,17 +83,17 @@ def test_what_one_link_does_to_the_group_the_next_does_not_see():
             raise ValueError("gone")
 
     last = Says("b", {"ranking": [0, 1]})
-    Chain([Destroys("a", None), last], "advantage")(GROUP)
+    Chain([Destroys("a", None), last], "verdict")(GROUP)
     assert last.seen[0][0] == GROUP
     assert len(GROUP) == 3
 
 
 def test_scores_are_read_the_same_way():
     links = [Says("a", {"solution": 2, "behavior": 1}), Says("b", {"solution": 0.5, "behavior": 1})]
-    answer = both(Chain(links, "reward"), GROUP[0], "rubric")
+    answer = both(Chain(links, "scores"), GROUP[0], "rubric")
     assert read_scores(answer) == (0.5, 1.0)
     assert (answer["link"], list(answer["failed"])) == ("b", ["a"])
 
 
 def test_a_chain_of_skipped_links_still_says_what_was_skipped():
-    assert both(Chain([Says("b", {"ranking": [0, 1]})], "advantage", ["a"]), GROUP)["skipped"] == ["a"]
+    assert both(Chain([Says("b", {"ranking": [0, 1]})], "verdict", ["a"]), GROUP)["skipped"] == ["a"]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from whileai.core.factors import quality_factors
 from whileai.core.redistribution import redistribute_masked, redistribute_passes
 from whileai.core.verdict import Verdict
+from whileai.errors import BROKEN_JUDGE, kind_and_reason
 
 VECTORISE_FROM = 20
 """Groups from which on one numpy call is quicker than plain Python group by group."""
@@ -84,16 +85,19 @@ def shape_by_product(
 ) -> GroupShape:
     """Reward mode, equation 2: R times the product of each scored pass.
 
-    A pass whose call failed takes the mean product of the others: at 1.0 it would win by having failed. Where
-    no pass was scored, the group keeps its rewards.
+    A pass whose call failed takes the mean product of the others: at 1.0 it would win by having failed. One that
+    broke its judge (`errors.BROKEN_JUDGE`) takes the lowest. Where no pass was scored, the group keeps its rewards.
     """
     if not products:
         return plain(rewards, tuple(failures.values()))
-    middle = sum(products.values()) / len(products)
+    middle, lowest = sum(products.values()) / len(products), min(products.values())
     shaped = list(rewards)
-    for index in (*products, *failures):
+    for index, failure in failures.items():
+        reward, broken = shaped[index], kind_and_reason(failure)[0] == BROKEN_JUDGE
+        shaped[index] = None if reward is None else reward * (lowest if broken else middle)
+    for index, product in products.items():
         reward = shaped[index]
-        shaped[index] = None if reward is None else reward * products.get(index, middle)
+        shaped[index] = None if reward is None else reward * product
     return GroupShape(_filled(shaped), products, failures=tuple(failures.values()))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -132,12 +132,17 @@ class ModelCaller:
         """What the calls came to so far."""
         return self._counting.snapshot()
 
-    def estimate_usd(self, question: ChatRequest) -> float | None:
-        """US dollars of the question at the first model, about; None where its price is unknown."""
-        return self._links[0].estimate_usd(question)
+    def estimate_usd(self, question: ChatRequest, place: int = 0) -> float | None:
+        """US dollars of the question at the model at `place`, about; None where its price is unknown."""
+        return self._links[place].estimate_usd(question)
 
     async def call(
-        self, question: ChatRequest, *, read: Callable[[str], V], shown: Sequence[int] = ()
+        self,
+        question: ChatRequest,
+        *,
+        read: Callable[[str], V],
+        shown: Sequence[int] = (),
+        among: Collection[int] | None = None,
     ) -> CallResult[V]:
         """A usable reply to the question.
 
@@ -146,11 +151,12 @@ class ModelCaller:
             read: makes a value of a reply's text, or raises UnusableVerdict with what is wrong with it: that is sent
                 back to the model.
             shown: the order in which rollouts were shown, for the journal.
+            among: places of the models that may be asked; None: all of them.
 
         Raises:
             ModelsFailed: no model gave a usable reply in time and within the budget; says why, for each.
         """
-        work = self._call(question, read, tuple(shown))
+        work = self._call(question, read, tuple(shown), among)
         if asyncio.get_running_loop() is background_loop():
             return await work
         return await asyncio.wrap_future(submit(work))
@@ -176,20 +182,27 @@ class ModelCaller:
         if self._journal is not None:
             self._journal.close()
 
-    async def _call(self, question: ChatRequest, read: Callable[[str], V], shown: tuple[int, ...]) -> CallResult[V]:
+    async def _call(
+        self,
+        question: ChatRequest,
+        read: Callable[[str], V],
+        shown: tuple[int, ...],
+        among: Collection[int] | None = None,
+    ) -> CallResult[V]:
         self._settle_in()
         self._counting.calls += 1
-        call = _Call(question, read, Deadline.within(self._group_s, self._clock), self._name, shown)
+        links = [(place, link) for place, link in enumerate(self._links) if among is None or place in among]
+        call = _Call(question, read, links, Deadline.within(self._group_s, self._clock), self._name, shown)
         result = self._from_cache(call) or await self._from_models(call)
         self._counting.answered[result.model] += 1
         self._counting.cached += result.cached
         return result
 
     def _from_cache(self, call: _Call[V]) -> CallResult[V] | None:
-        """What any model of the list answered before: the same question is not sent twice."""
+        """What any of its models answered before: the same question is not sent twice."""
         if self._cache is None:
             return None
-        for number, link in enumerate(self._links):
+        for number, link in call.links:
             key = cache_key(link.role, call.request)
             reply = self._cache.get(key)
             if reply is None:
@@ -206,7 +219,7 @@ class ModelCaller:
     async def _from_models(self, call: _Call[V]) -> CallResult[V]:
         failures: list[LinkFailure] = []
         spent = Tally()
-        for number, link in enumerate(self._links):
+        for (number, link), after in zip(call.links, [*call.links[1:], None], strict=True):
             tally = Tally()
             try:
                 async with asyncio.timeout(call.deadline.remaining()):
@@ -225,10 +238,8 @@ class ModelCaller:
                 kind = "deadline"
             if kind in ("deadline", "budget"):
                 break
-            if number + 1 < len(self._links):
-                self._complain(
-                    f"{link.label} {kind}", f"{failures[-1]}; {self._links[number + 1].label} is asked instead"
-                )
+            if after is not None:
+                self._complain(f"{link.label} {kind}", f"{failures[-1]}; {after[1].label} is asked instead")
         else:
             kind = failures[0].kind
         self._counting.failed[kind] += 1
@@ -315,17 +326,18 @@ class ModelCaller:
 class _Call(Generic[V]):
     """One question, for as long as it takes."""
 
-    __slots__ = ("about", "deadline", "question", "read", "request")
+    __slots__ = ("about", "deadline", "links", "question", "read", "request")
 
     def __init__(
         self,
         question: ChatRequest,
         read: Callable[[str], V],
+        links: Sequence[tuple[int, Link]],
         deadline: Deadline,
         grader: str,
         shown: tuple[int, ...],
     ) -> None:
-        self.question, self.read, self.deadline = question, read, deadline
+        self.question, self.read, self.links, self.deadline = question, read, links, deadline
         self.request = request_key(question)
         self.about = {
             "grader": grader,

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from whileai.core.rollout import copy_json
 from whileai.core.verdict import read_scores, read_verdict
 from whileai.engine.loop import run_on_loop
 from whileai.errors import GraderFailure
 from whileai.kinds.runner import Runner
+
+Answers = Literal["verdict", "scores", "rubric"]
 
 
 class Chain:
@@ -28,18 +30,20 @@ class Chain:
         failed   why the links before it did not, by name
         skipped  names of links that were left out
 
+    A rubric is passed on as it is: what stands beside its criteria would be read as one of them.
+
     Args:
         runners: the links, first one first.
-        mode: "advantage" or "reward".
+        answers: what they answer.
         skipped: names of links that were left out.
     """
 
-    def __init__(self, runners: Sequence[Runner], mode: str, skipped: Sequence[str] = ()) -> None:
+    def __init__(self, runners: Sequence[Runner], answers: Answers, skipped: Sequence[str] = ()) -> None:
         self.runners = tuple(runners)
         self.skipped = tuple(skipped)
         self.is_async = any(runner.is_async for runner in self.runners)
         self._plain = len(self.runners) == 1 and not self.skipped
-        self._mode = mode
+        self._answers = answers
 
     def __call__(self, *said: Any) -> Any:
         """The answer, from any thread but the background loop's.
@@ -71,12 +75,12 @@ class Chain:
                 failed[runner.name] = error
         raise self._failure(failed)
 
-    def _answer(
-        self, runner: Runner, output: Any, said: Sequence[Any], failed: Mapping[str, BaseException]
-    ) -> dict[str, Any]:
+    def _answer(self, runner: Runner, output: Any, said: Sequence[Any], failed: Mapping[str, BaseException]) -> Any:
         """The output, read, with the chain's own remarks. Raises `UnusableVerdict`."""
         answer: dict[str, Any]
-        if self._mode == "reward":
+        if self._answers == "rubric":
+            return output
+        if self._answers == "scores":
             answer = read_scores(output)._asdict()
         else:
             group = said[0]

@@ -11,17 +11,17 @@ import asyncio
 import json
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whileai.engine.places import run_file
-from whileai.errors import LinkFailure, ModelsFailed
-from whileai.judging.attacks import marked, rank_last, without
+from whileai.errors import BROKEN_JUDGE, LinkFailure, ModelsFailed
+from whileai.judging.attacks import Forgery, marked, rank_last, without
 from whileai.judging.prompt import Judge, JudgePrompt, Render
 from whileai.judging.reading import Reading, combine
 from whileai.judging.schemas import with_own_fields
 from whileai.judging.tiers import TIERS_CAP
+from whileai.kinds.asking import Asking
 from whileai.kinds.runner import Runner
 from whileai.spec.fingerprint import digest, spec_parts
 from whileai.spec.models import LlmSpec
@@ -30,7 +30,8 @@ from whileai.spec.sources import Sources
 from whileai.spec.templates import PromptTemplate
 
 if TYPE_CHECKING:
-    from whileai.engine.calls import CallResult, ModelCaller
+    from whileai.engine.calls import CallResult
+    from whileai.engine.stats import CallStats
     from whileai.spec.roles import ResolvedRole
 
 
@@ -56,18 +57,18 @@ class LlmRunner(Runner):
         models: Sequence[tuple[str, ResolvedRole]],
         *,
         record: Path | None = None,
-        first: bool = True,
     ) -> None:
         spec = file.spec
         assert isinstance(spec, LlmSpec)
-        self.spec, self.models = spec, tuple(models)
-        self.name = spec.name if first else f"{spec.name}[{models[0][0]}]"
+        self.spec = spec
+        self.name = spec.name
         self.names_hacks = spec.names_hacks
         self.orders = spec.orders
-        self._file, self._sources, self._record, self._first = file, sources, record, first
-        self.judge = _judge_of(file, sources)
-        self._planning = self._make_caller(kept=False)  # a model that cannot be asked is a mistake now, not later
         self.lambda_cap = TIERS_CAP if spec.verdict == "tiers" else math.inf
+        self.judge = _judge_of(file, sources)
+        self._models = tuple(models)
+        self._chosen = tuple(range(len(models)))
+        self._asking = Asking(spec, self.roles, record)
 
     async def __call__(self, *said: Any) -> dict[str, Any]:
         """The verdict on a group; in reward mode the scores of a rollout by its rubric, or a rubric for a group.
@@ -76,78 +77,73 @@ class LlmRunner(Runner):
             ModelsFailed: no model gave a usable reply.
         """
         group, rubric = _group_of(said)
-        if (only := self._only_answer(group)) is not None:
-            return only
         try:
-            return await self._votes(self.judge.prompts(group, orders=self.orders, rubric=rubric), 0)
+            return await self._verdict(self.judge.prompts(group, orders=self.orders, rubric=rubric), 0)
         except ModelsFailed as failure:
             return await self._without_marked(group, rubric, failure)
 
     async def single_vote(self, *said: Any, repeat: int) -> dict[str, Any]:
-        """One vote on the group in exactly the order given, kept apart from other repeats: for the check."""
+        """One vote on the group in exactly the order given, kept apart from other repeats: for the check.
+
+        Raises:
+            ModelsFailed: no model gave a usable reply. Nothing is rescued: the check is about the judge alone.
+        """
         group, rubric = _group_of(said)
-        if (only := self._only_answer(group)) is not None:
-            return only
-        return await self._votes([self.judge.prompt_as_given(group, repeat=repeat, rubric=rubric)], repeat)
+        return await self._verdict([self.judge.prompt_as_given(group, repeat=repeat, rubric=rubric)], repeat)
 
     def prompts(self, *said: Any) -> list[JudgePrompt]:
-        """What would be sent, one for each order; nothing is."""
+        """What would be sent, one for each order; nothing is, where the answer is known without asking."""
         group, rubric = _group_of(said)
-        return self.judge.prompts(group, orders=self.orders, rubric=rubric)
+        prompts = self.judge.prompts(group, orders=self.orders, rubric=rubric)
+        return prompts if self._only_answer(prompts[0]) is None else []
 
     def price(self, group: Sequence[Mapping[str, Any]]) -> float | None:
-        """US dollars that one vote on the group costs about, at the first model; None where no price is known."""
-        prompt = self.judge.prompt_as_given(group, repeat=0, rubric=None)
-        return self._planning.estimate_usd(_question(prompt, self.spec, 0))
+        """US dollars that one vote on the group costs about (in reward mode on one of its passes, on average), at the
+        first model; None where no price is known."""
+        asked = [group] if self.spec.verdict != "scores" else [[rollout] for rollout in group if rollout["passed"]]
+        prompts = [self.judge.prompt_as_given(shown) for shown in asked]
+        prices = [
+            self._asking.estimate_usd(prompt, self._chosen[0]) if self._only_answer(prompt) is None else 0.0
+            for prompt in prompts
+        ]
+        known = [price for price in prices if price is not None]
+        return sum(known) / len(prices) if len(known) == len(prices) else None
 
     @property
     def roles(self) -> Sequence[ResolvedRole]:
-        return [role for _, role in self.models]
+        return [self._models[place][1] for place in self._chosen]
+
+    @property
+    def stats(self) -> Mapping[str, CallStats]:
+        return {self.spec.name: self._asking.stats}  # over all links of its grader
 
     def parts(self) -> dict[str, str]:
-        """The first model by what it is and is sent: no host, key or price."""
-        role = self.models[0][1]
-        return {"model": digest([role.provider, role.name, dict(role.params)])}
+        """The first model by what it is and is sent: no host, key, price, or path of a recording."""
+        role = self.roles[0]
+        name = "" if role.provider == "recorded" else role.name
+        return {"model": digest([role.provider, name, dict(role.params)])}
 
     def links(self) -> Sequence[Runner]:
-        if len(self.models) == 1:
-            return (self,)
-        return tuple(
-            LlmRunner(self._file, self._sources, [model], record=self._record, first=self._first and number == 0)
-            for number, model in enumerate(self.models)
-        )
+        return (self,) if len(self._chosen) == 1 else tuple(self._asking_only((place,)) for place in self._chosen)
 
     def only(self, links: Sequence[Runner]) -> Runner:
-        models = [model for link in links if isinstance(link, LlmRunner) for model in link.models]
-        first = self._first and models[0] == self.models[0]
-        return LlmRunner(self._file, self._sources, models, record=self._record, first=first)
-
-    @cached_property
-    def _caller(self) -> ModelCaller:
-        """Made when something is asked: until then nothing is written, and a replay never writes."""
-        return self._make_caller(kept=any(role.provider != "recorded" for role in self.roles))
-
-    def _make_caller(self, *, kept: bool) -> ModelCaller:
-        from whileai.engine.calls import ModelCaller  # providers come with it, which lint never needs
-        from whileai.engine.retry import RetryPolicy
-
-        spec = self.spec
-        return ModelCaller(
-            self.roles,
-            name=spec.name,
-            policy=RetryPolicy(spec.retry.attempts, spec.retry.repairs),
-            request_s=spec.timeouts.request_s,
-            group_s=spec.timeouts.group_s,
-            calls=spec.budget.calls,
-            usd=spec.budget.usd,
-            cache=run_file("cache.sqlite") if kept else None,
-            journal=run_file("journal.jsonl") if kept else None,
-            record=self._record,
+        return self._asking_only(
+            tuple(place for link in links if isinstance(link, LlmRunner) for place in link._chosen)
         )
 
-    async def _votes(self, prompts: Sequence[JudgePrompt], repeat: int) -> dict[str, Any]:
-        """Ask every prompt at once. A vote that cannot be had is withheld, unless none is left."""
-        results = await asyncio.gather(*(self._ask(prompt, repeat) for prompt in prompts), return_exceptions=True)
+    def _asking_only(self, chosen: tuple[int, ...]) -> LlmRunner:
+        """This judge with some of its models; the cache, the budget and the counts are the same ones."""
+        other = copy(self)
+        other._chosen = chosen
+        other.name = self.spec.name if 0 in chosen else f"{self.spec.name}[{self._models[chosen[0]][0]}]"
+        return other
+
+    async def _verdict(self, prompts: Sequence[JudgePrompt], repeat: int) -> dict[str, Any]:
+        """Ask every prompt at once, unless the answer is known. A vote that cannot be had is withheld."""
+        if (only := self._only_answer(prompts[0])) is not None:
+            return only
+        asked = [self._asking.ask(prompt, repeat, self._chosen) for prompt in prompts]
+        results = await asyncio.gather(*asked, return_exceptions=True)
         answered: list[CallResult[Reading]] = []
         failed: list[ModelsFailed] = []
         for result in results:
@@ -158,8 +154,10 @@ class LlmRunner(Runner):
             else:
                 answered.append(result)
         if not answered:
-            raise failed[0]
+            raise _all_of(failed)
         reading = combine([result.value for result in answered])
+        if self.spec.verdict == "rubric":
+            return reading.verdict  # it is read by a judge as it is: nothing stands beside the criteria
         judge: dict[str, Any] = {
             "models": [result.model for result in answered],
             "requests": sum(result.requests for result in answered) + sum(_requests(f.links) for f in failed),
@@ -167,44 +165,39 @@ class LlmRunner(Runner):
         }
         if failed:
             judge["withheld"] = [str(failure) for failure in failed]
-        if any(result.link for result in answered):
-            judge["failures"] = [str(failure) for result in answered for failure in result.failures]
+        if failures := [str(failure) for result in answered for failure in result.failures]:
+            judge["failures"] = failures
         return {**reading.verdict, "judge": judge}
-
-    async def _ask(self, prompt: JudgePrompt, repeat: int) -> CallResult[Reading]:
-        shown = [candidate.indices[0] for candidate in prompt.shown.candidates]
-        return await self._caller.call(_question(prompt, self.spec, repeat), read=prompt.read, shown=shown)
 
     async def _without_marked(
         self, group: Sequence[Mapping[str, Any]], rubric: Any, failure: ModelsFailed
     ) -> dict[str, Any]:
-        """Once more without the rollouts that forge something, where the model did reply: breaking it must not pay."""
-        found = marked(group) if self.spec.mode == "advantage" else {}
+        """Once more without the rollouts that forge something, where a model did reply: breaking it must not pay."""
+        found = marked(group)
         if not found or not any(link.replied for link in failure.links):
             raise failure
+        if self.spec.verdict == "scores":  # nothing is left to judge
+            raise ModelsFailed(BROKEN_JUDGE, f"the rollout forges {_kinds(found)}; {failure}", failure.links)
         rest = without(group, found)
         last = [rollout["index"] for rollout in group if rollout["passed"] and rollout["index"] in found]
-        shown = {index: [forgery.kind for forgery in forgeries] for index, forgeries in found.items()}
-        if not last:
+        if any(rollout["passed"] for rollout in rest):
+            prompts = self.judge.prompts(rest, orders=self.orders, rubric=rubric)
+            verdict = rank_last(await self._verdict(prompts, 0), last)
+        elif self.spec.verdict == "rubric":
             raise failure
-        if not any(rollout["passed"] for rollout in rest):
-            verdict: dict[str, Any] = {"ranking": [last]}
-        elif (only := self._only_answer(rest)) is not None:
-            verdict = rank_last(only, last)
         else:
-            verdict = rank_last(await self._votes(self.judge.prompts(rest, orders=self.orders, rubric=rubric), 0), last)
+            verdict = {"hacks": []} if self.spec.verdict == "hacks" else {"ranking": [last]}
+        if self.spec.verdict == "rubric":
+            return verdict
+        shown = {index: [forgery.kind for forgery in forgeries] for index, forgeries in found.items()}
         return {**verdict, "marked": shown, "rescued": str(failure)}
 
-    def _only_answer(self, group: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """A judge that only ranks has nothing to say where all passes are the same text: they tie."""
-        if self.names_hacks or self.spec.verdict not in ("ranking", "factors", "tiers"):
+    def _only_answer(self, prompt: JudgePrompt) -> dict[str, Any] | None:
+        """A judge that only ranks has nothing to say where all passes are shown as one: they tie."""
+        shown = prompt.shown.candidates
+        if len(shown) > 1 or self.names_hacks or self.spec.verdict not in ("ranking", "factors", "tiers"):
             return None
-        passes = [rollout for rollout in group if rollout["passed"]]
-        texts = {json.dumps([rollout["completion"], rollout.get("messages")], default=str) for rollout in passes}
-        columns = {json.dumps([rollout[name] for name in self.spec.columns], default=str) for rollout in passes}
-        if len(texts) > 1 or len(columns) > 1:
-            return None
-        return {"ranking": [[rollout["index"] for rollout in passes]]}
+        return {"ranking": [list(shown[0].indices)]}
 
 
 def _judge_of(file: SpecFile, sources: Sources) -> Judge:
@@ -231,22 +224,20 @@ def _judge_of(file: SpecFile, sources: Sources) -> Judge:
     )
 
 
-def _question(prompt: JudgePrompt, spec: LlmSpec, repeat: int) -> Any:
-    from whileai.providers.protocol import ChatRequest
-
-    return ChatRequest(
-        system=prompt.system,
-        turns=(("user", prompt.user),),
-        schema=prompt.form.schema,
-        schema_name=spec.verdict,
-        repeat=repeat,
-    )
-
-
 def _group_of(said: tuple[Any, ...]) -> tuple[Sequence[Mapping[str, Any]], Any]:
     """A group, or a rollout and its rubric, as the group that the judge is shown."""
     first, *rest = said
     return (first, None) if isinstance(first, list) else ([first], rest[0] if rest else None)
+
+
+def _all_of(failed: Sequence[ModelsFailed]) -> ModelsFailed:
+    """The failures of all orders as one, of the first one's kind."""
+    reasons = dict.fromkeys(failure.reason for failure in failed)
+    return ModelsFailed(failed[0].kind, "; ".join(reasons), tuple(link for failure in failed for link in failure.links))
+
+
+def _kinds(found: Mapping[int, Sequence[Forgery]]) -> str:
+    return ", ".join(dict.fromkeys(forgery.kind for forgeries in found.values() for forgery in forgeries))
 
 
 def _requests(links: Sequence[LinkFailure]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +24,7 @@ from whileai.spec.fingerprint import digest
 from whileai.spec.models import PanelSpec
 
 if TYPE_CHECKING:
+    from whileai.engine.stats import CallStats
     from whileai.spec.roles import ResolvedRole
 
 
@@ -32,9 +33,15 @@ class PanelMember(Protocol):
 
     name: str
     names_hacks: bool
+    columns: tuple[str, ...]
 
     @property
     def models(self) -> Sequence[ResolvedRole]: ...
+
+    @property
+    def stats(self) -> Mapping[str, CallStats]: ...
+
+    def price(self, group: list[dict[str, Any]]) -> float | None: ...
 
     def fingerprint_parts(self) -> dict[str, str]: ...
 
@@ -56,6 +63,7 @@ class PanelRunner(Runner):
         self.members = tuple(members)
         self.quorum = spec.quorum or len(members) // 2 + 1
         self.names_hacks = any(member.names_hacks for _, member in members)
+        self.columns = tuple(column for _, member in members for column in member.columns)
 
     async def __call__(self, *said: Any) -> dict[str, Any]:
         """The verdict of the panel on a group, with the votes, the withheld ones and the agreement.
@@ -72,6 +80,19 @@ class PanelRunner(Runner):
     @property
     def roles(self) -> Sequence[ResolvedRole]:
         return [role for _, member in self.members for role in member.models]
+
+    @property
+    def stats(self) -> Mapping[str, CallStats]:
+        return {
+            name if judge == member.name else f"{name}/{judge}": stats
+            for name, member in self.members
+            for judge, stats in member.stats.items()
+        }
+
+    def price(self, group: Any) -> float | None:
+        prices = [member.price(group) for _, member in self.members]
+        known = [price for price in prices if price is not None]
+        return sum(known) if len(known) == len(prices) else None
 
     def parts(self) -> dict[str, str]:
         return {f"member {name}": digest(member.fingerprint_parts()) for name, member in self.members}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from whileai.engine.stats import CallStats
     from whileai.spec.roles import ResolvedRole
 
 
@@ -19,6 +20,7 @@ class Runner:
     Attributes:
         name: what messages, statistics and certificates call it.
         names_hacks: whether its verdicts can name hacks.
+        columns: dataset columns that it needs besides those of its spec: its members'.
         is_async: whether a call gives an awaitable.
         orders: how many presentation orders one verdict combines.
         lambda_cap: the cap of lambda that belongs to its factors; the smaller of this and the trainer's binds.
@@ -26,6 +28,7 @@ class Runner:
 
     name: str
     names_hacks: bool = True
+    columns: tuple[str, ...] = ()
     is_async: bool = False
     orders: int = 1
     lambda_cap: float = math.inf
@@ -41,6 +44,15 @@ class Runner:
     def roles(self) -> Sequence[ResolvedRole]:
         """The models that it may ask, the preferred one first."""
         return ()
+
+    @property
+    def stats(self) -> Mapping[str, CallStats]:
+        """What the questions to models came to so far, by the name of the judge that asked them."""
+        return {}
+
+    def price(self, group: Sequence[Mapping[str, Any]]) -> float | None:
+        """US dollars that one vote on the group costs about; None where no price is known."""
+        return 0.0
 
     def links(self) -> Sequence[Runner]:
         """The runners that need a certificate each: itself, or one per model."""
