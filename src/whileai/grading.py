@@ -378,6 +378,8 @@ class GroupwiseGrading:
             tally.factors.extend(shape.factors.values())
             tally.hacks += len(shape.hacks)
             tally.lambda_capped += shape.capped
+            if shape.verdict is not None and is_compiled(grader):
+                tally.heard(shape.verdict.extra)
         self._count(tally, [failure for shape in shapes for failure in shape.failures])
         return [graded.get(number) or plain(task.rewards) for number, task in enumerate(tasks)]
 
@@ -422,6 +424,10 @@ def _validate(grading: GroupwiseGrading) -> None:
         raise ConfigError("rubrics are read in mode='reward' only: give the mode, or leave them out")
     if grading.rubrics is not None and not isinstance(grading.rubrics, Mapping) and not callable(grading.rubrics):
         raise ConfigError(f"rubrics={grading.rubrics!r}: a mapping from task id to rubric, or a callable, is wanted")
+    if getattr(grading.grader, "writes_rubrics", False) is True:
+        raise ConfigError(f"grader: {_name(grading.grader)} writes rubrics and grades nothing; pass it as rubrics=")
+    if getattr(grading.rubrics, "writes_rubrics", True) is False:
+        raise ConfigError(f"rubrics: {_name(grading.rubrics)} writes no rubrics, it grades; pass it as grader=")
     knobs.number("floor", grading.floor, low=0.0, high=1.0)
     knobs.number("cap", grading.cap, low=1.0, infinite=True)
     knobs.number("min_factor", grading.min_factor, low=0.0, high=1.0, open_low=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whileai.core.group import Group
-from whileai.errors import Problem, SpecError, UnusableVerdict
+from whileai.errors import ConfigError, Problem, SpecError, UnusableVerdict
 from whileai.kinds.chain import Answers, Chain
 from whileai.kinds.runner import Runner
 from whileai.spec.fingerprint import spec_parts
@@ -336,7 +336,10 @@ class _Compiler:
 
             references = spec.model if model is None else [model]
             models = [(reference, self._resolve(reference, file)) for reference in references]
-            return LlmRunner(file, self.reader.sources, models, record=_recording(file) if self._record else None)
+            try:
+                return LlmRunner(file, self.reader.sources, models, record=_recording(file) if self._record else None)
+            except ConfigError as error:
+                raise SpecError([Problem(file.source.shown, None, "model", str(error))]) from None
         assert isinstance(spec, PanelSpec)
         from whileai.kinds.panel import PanelRunner
 

@@ -24,6 +24,9 @@ class GradingStats:
             (reward mode: their passes took) rewards that the grader did not touch.
         hacks: passes named as hacks and zeroed.
         lambda_capped: groups in which the cap bound.
+        answered: verdicts by the link that gave them, for a grader with fallbacks.
+        rescued: groups that broke their judge and were judged again, without the rollouts that forge something.
+        unconfirmed: hacks that a judge named without evidence that stands in the rollout; they count for nothing.
         failures: `grader_failures` by kind.
         reasons: the first reason of each kind.
         factor_count, factor_mean, factor_std: of the quality factors handed out (population standard deviation).
@@ -37,6 +40,9 @@ class GradingStats:
     grader_failures: int = 0
     hacks: int = 0
     lambda_capped: int = 0
+    answered: Mapping[str, int] = field(default_factory=lambda: Frozen(), hash=False)
+    rescued: int = 0
+    unconfirmed: int = 0
     failures: Mapping[str, int] = field(default_factory=lambda: Frozen(), hash=False)
     reasons: Mapping[str, str] = field(default_factory=lambda: Frozen(), hash=False)
     factor_count: int = 0
@@ -50,11 +56,14 @@ class GradingStats:
             factors = f"; factors mean {self.factor_mean:.3f} std {self.factor_std:.3f}"
         elif self.factor_count:
             factors = f"; products mean {self.factor_mean:.3f} std {self.factor_std:.3f}"
+        judged = "".join(f"; answered by {link} {count}" for link, count in self.answered.items())
+        judged += f"; {self.rescued} rescued from forgeries" if self.rescued else ""
+        unconfirmed = f" ({self.unconfirmed} unconfirmed)" if self.unconfirmed else ""
         unchecked = f"; unchecked: {self.unchecked}" if self.unchecked else ""
         return (
             f"groupwise grading ({self.mode}): {self.groups} groups, {self.mixed} mixed, "
             f"{self.grader_calls} grader calls, {self.grader_failures} failed (fell back), "
-            f"{self.hacks} hacks zeroed{factors}{unchecked}"
+            f"{self.hacks} hacks zeroed{unconfirmed}{factors}{judged}{unchecked}"
         )
 
 
@@ -79,9 +88,21 @@ class Tally:
     grader_calls: int = 0
     hacks: int = 0
     lambda_capped: int = 0
+    answered: dict[str, int] = field(default_factory=dict)
+    rescued: int = 0
+    unconfirmed: int = 0
     failures: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     factors: list[float] = field(default_factory=list)
+
+    def heard(self, extra: Mapping[str, Any]) -> None:
+        """Count what the verdict of a compiled grader says about itself; see `kinds.chain`, `.llm` and `.panel`."""
+        if "link" in extra:
+            self.answered[extra["link"]] = self.answered.get(extra["link"], 0) + 1
+        self.rescued += "rescued" in extra
+        self.unconfirmed += len({found["index"] for found in extra.get("judge", {}).get("unconfirmed", ())})
+        for vote in extra.get("panel", {}).get("votes", {}).values():
+            self.heard(vote)
 
     def fail(self, kind: str, reason: str) -> None:
         self.failures[kind] = self.failures.get(kind, 0) + 1
@@ -108,6 +129,10 @@ class Counters:
             total.grader_calls += tally.grader_calls
             total.hacks += tally.hacks
             total.lambda_capped += tally.lambda_capped
+            total.rescued += tally.rescued
+            total.unconfirmed += tally.unconfirmed
+            for link, number in tally.answered.items():
+                total.answered[link] = total.answered.get(link, 0) + number
             new = [kind for kind in tally.failures if kind not in total.failures]
             for kind, number in tally.failures.items():
                 total.failures[kind] = total.failures.get(kind, 0) + number
@@ -131,6 +156,9 @@ class Counters:
                 grader_failures=sum(total.failures.values()),
                 hacks=total.hacks,
                 lambda_capped=total.lambda_capped,
+                answered=Frozen(total.answered),
+                rescued=total.rescued,
+                unconfirmed=total.unconfirmed,
                 failures=Frozen(total.failures),
                 reasons=Frozen(total.reasons),
                 factor_count=self._count,

@@ -23,10 +23,13 @@ class Link:
     def __init__(self, role: ResolvedRole, *, request_s: float, budget: Budget) -> None:
         self.role = role
         self.label = f"{role.role}={role}" if role.role else str(role)
-        self.provider = make_provider(role)
+        try:
+            self.provider = make_provider(role)
+            self._pricing = pricing_of(role)
+        except ConfigError as error:
+            raise ConfigError(f"{self.label} ({role.origin}): {error}" if role.origin else str(error)) from None
         self.request_s = request_s
         self._budget = budget
-        self._pricing = pricing_of(role)
         if budget.usd is not None and self._pricing is None:
             raise ConfigError(
                 f"a budget in US dollars cannot be kept: the price of {self.label} is unknown. Give its role prices "

@@ -163,6 +163,8 @@ class LlmRunner(Runner):
             "requests": sum(result.requests for result in answered) + sum(_requests(f.links) for f in failed),
             **reading.record,
         }
+        if len(answered) > 1 and self.names_hacks:
+            judge["unconfirmed"] = [found for result in answered for found in result.value.record["unconfirmed"]]
         if failed:
             judge["withheld"] = [str(failure) for failure in failed]
         if failures := [str(failure) for result in answered for failure in result.failures]:

@@ -122,7 +122,7 @@ class PanelRunner(Runner):
         orders = [(name, _places(verdict, passes)) for name, _, verdict in votes if _is_ordered(verdict)]
         hunters = [verdict.hacks for _, member, verdict in votes if member.names_hacks]
         panel = {
-            "votes": {name: {"ranking": verdict.ranking, "hacks": list(verdict.hacks)} for name, _, verdict in votes},
+            "votes": {name: _said(verdict) for name, _, verdict in votes},
             "withheld": withheld,
             "agreement": _agreement([places for _, places in orders], passes),
         }
@@ -139,6 +139,12 @@ async def _vote(member: PanelMember, group: list[dict[str, Any]], repeat: int | 
         return await member.agrade(group)
     output = vote(group, repeat=repeat)
     return await output if inspect.isawaitable(output) else output
+
+
+def _said(verdict: Verdict) -> dict[str, Any]:
+    """A member's verdict, with whatever else it says."""
+    ordered = {name: value for name in ("ranking", "factors") if (value := getattr(verdict, name)) is not None}
+    return {**verdict.extra, **ordered, "hacks": list(verdict.hacks)}
 
 
 def _is_ordered(verdict: Verdict) -> bool:
