@@ -40,6 +40,14 @@ def test_a_judge_that_fails_on_one_rank_leaves_its_group_as_it_was_and_both_say_
     assert all(any(cause in line for line in rank["log"]) for rank in (zero, one))
 
 
+def test_a_judge_that_fails_where_this_rank_has_no_rows_is_heard_of_too(seen):
+    zero, one = seen["judge raises on rank 1"]
+    assert zero["rewards"] == seen["in order"][0]["rewards"]
+    assert one["rewards"][2:] == PLAIN[1][2:]
+    (line,) = zero["log"]
+    assert line.startswith("a grader call failed on rank 1") and "the judge's own mistake" in line
+
+
 @pytest.mark.parametrize(
     ("case", "lost"),
     [

@@ -36,6 +36,10 @@ def together(world, store, work):
     return results
 
 
+def split(*given, remark=str):
+    return shape_split(*given, remark=remark, deadline_s=20)
+
+
 def rows_of(numbers):
     return Rows(
         [f"p{n}" for n in numbers], [f"c{n}" for n in numbers], [float(n) for n in numbers], {"n": list(numbers)}
@@ -61,10 +65,10 @@ def test_every_group_is_shaped_once_from_all_its_rows_whatever_the_layout(distri
             shaped.extend(groups)
             return [(n, group) for group in groups for n in group]
 
-        elsewhere, here = shape_split(peers, count, size, lambda: rows_of(own), shape, deadline_s=20)
-        assert [n for n, _ in elsewhere + here] == list(own)
-        assert len(elsewhere) == min(-own.start % size, count)
-        return elsewhere + here
+        results = split(peers, count, size, lambda: rows_of(own), shape, remark=lambda: f"from {peers.rank}")
+        assert [n for n, _ in results] == list(own)
+        assert peers.remarks == [f"from {rank}" for rank in range(world)]
+        return results
 
     found = [outcome for results in together(world, distributed.HashStore(), work) for outcome in results]
     groups = [tuple(range(start, start + size)) for start in range(0, world * count, size)]
@@ -79,7 +83,7 @@ def test_an_error_of_one_rank_reaches_all_and_nobody_waits(distributed):
                 raise LookupError("no such rubric")
             return rows.completions
 
-        return shape_split(peers, 4, 6, lambda: rows_of(range(4)), shape, deadline_s=20)
+        return split(peers, 4, 6, lambda: rows_of(range(4)), shape)
 
     zero, one, two = together(3, distributed.HashStore(), work)
     assert isinstance(one, LookupError)
@@ -90,7 +94,7 @@ def test_an_error_of_one_rank_reaches_all_and_nobody_waits(distributed):
 
 def test_rows_that_are_no_whole_groups_in_all_are_refused_on_every_rank(distributed):
     def work(peers):
-        return shape_split(peers, 3, 4, lambda: rows_of(range(3)), lambda rows: rows.completions, deadline_s=20)
+        return split(peers, 3, 4, lambda: rows_of(range(3)), lambda rows: rows.completions)
 
     for error in together(2, distributed.HashStore(), work):
         assert isinstance(error, BatchError)
@@ -116,8 +120,7 @@ def test_rollouts_larger_than_the_store_takes_in_one_value(distributed):
     def work(peers):
         own = Rows(["p", "p"], [large, f"{peers.rank}"], [1.0, 0.0], {})
         mine = peers if peers.rank == 0 else Processes(None, 1, 2, store.clone, "test")
-        elsewhere, here = shape_split(mine, 2, 4, lambda: own, lambda rows: rows.completions, deadline_s=20)
-        return [len(text) for text in elsewhere + here]
+        return [len(text) for text in split(mine, 2, 4, lambda: own, lambda rows: rows.completions)]
 
     assert together(2, store, work) == [[len(large), 1], [len(large), 1]]
 

@@ -102,7 +102,7 @@ def test_outcomes_of_ties_hacks_and_fallbacks():
     hunted = GroupShape([1.0, 0.0], {0: 1.0}, verdict=Verdict(None, None, (), {"reason": "all in order"}))
     assert [(o.rank, o.reason) for o in outcomes_of(hunted, [1.0, 0.0])] == [(None, "all in order")] * 2
     fell = GroupShape([1.0, 0.0], {}, failures=(FAILURES["timeout"],))
-    assert [(o.reason, o.fell_back) for o in outcomes_of(fell, [1.0, None])] == [("timeout: too late", True)] * 2
+    assert [o.reason for o in outcomes_of(fell, [1.0, None])] == ["timeout: too late"] * 2
     (untouched, _) = outcomes_of(GroupShape([1.0, 0.0], {}), [1.0, 0.0])
     assert {name: getattr(untouched, name) for name in COLUMNS} == {
         "verifier_reward": 1.0,

@@ -47,6 +47,7 @@ def broken():
 CASES = {  # what happens, in the judge or the verifier, and on which rank
     "in order": ("judge", 0, lambda: None),
     "judge raises": ("judge", 0, broken),
+    "judge raises on rank 1": ("judge", 1, broken),
     "judge hangs": ("judge", 0, lambda: time.sleep(600)),
     "judge hangs in C": ("judge", 0, stuck_in_c),
     "verifier is late": ("verifier", 1, lambda: time.sleep(DEADLINE_S + 3)),
@@ -79,7 +80,7 @@ def child(name, rank, port, pipe):
         return rewards[1:] if place == "count" and rank == where else rewards
 
     def judge(group):
-        if place == "judge" and rank == where and len({rollout["completion"] for rollout in group} & {"4", "5"}):
+        if place == "judge" and rank == where and {"5", "10"} & {rollout["completion"] for rollout in group}:
             fault()
         return {"ranking": [rollout["index"] for rollout in group if rollout["passed"]]}
 

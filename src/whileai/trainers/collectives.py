@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from whileai.errors import RankError
 
@@ -58,6 +58,14 @@ _made = 0
 """Process groups seen so far: one that is made again finds the old one's keys in its store."""
 
 
+class _Note(NamedTuple):
+    """What a rank says when it comes to an exchange: what it takes it for, a remark, and its failure if it failed."""
+
+    what: str = ""
+    remark: str = ""
+    failure: str = ""
+
+
 class Processes:
     """This process and the others.
 
@@ -74,9 +82,16 @@ class Processes:
         self._store: Any = None
         self._prefix, self._round = prefix, 0
         self._mine: list[str] = []
+        self.remarks: list[str] = []
 
     def exchange(
-        self, what: str, parcels: Mapping[int, Any], *, senders: Sequence[int], within_s: float | None
+        self,
+        what: str,
+        parcels: Mapping[int, Any],
+        *,
+        senders: Sequence[int],
+        within_s: float | None,
+        remark: str = "",
     ) -> dict[int, Any]:
         """Meet all ranks; returns what each of `senders` handed this rank.
 
@@ -85,6 +100,7 @@ class Processes:
             parcels: what this rank hands to others, by rank. It is pickled.
             senders: the ranks that hand this one something.
             within_s: seconds to wait for the last rank; None for no limit.
+            remark: what all ranks should hear; afterwards `remarks` has those of all.
 
         Raises:
             RankError: a rank failed, disagrees about `what`, or did not come in time. Every rank raises it.
@@ -95,9 +111,10 @@ class Processes:
             keys = []
             for rank, parcel in parcels.items():
                 keys += self._write(f"{start}/{self.rank}/to/{rank}", parcel)
-            keys += self._write(f"{start}/{self.rank}", (what, None))
+            keys += self._write(f"{start}/{self.rank}", _Note(what, remark))
             notes = self._notes(start, what, within_s)
             self._refuse(start, what, notes)
+            self.remarks = [note.remark for note in notes]
             received = {rank: self._read(f"{start}/{rank}/to/{self.rank}") for rank in senders}
             for key in self._mine:  # everyone has come here, so nobody reads the round before any more
                 self._store.delete_key(key)
@@ -126,10 +143,10 @@ class Processes:
     def report(self, error: BaseException) -> None:
         """Tell the others that this rank fails, in place of its next exchange, and wait until they know."""
         start = self._next()
-        note = f"{type(error).__name__}: {error}"[:2000]
+        failure = f"{type(error).__name__}: {error}"[:2000]
 
         def tell() -> None:
-            self._write(f"{start}/{self.rank}", ("", note))
+            self._write(f"{start}/{self.rank}", _Note(failure=failure))
             self._store.set(f"{start}/{self.rank}/told", b"")  # it has no need to hear of the others
             others = [f"{start}/{rank}/told" for rank in range(self.world) if rank != self.rank]
             self._poll(lambda: self._store.check(others), FAREWELL_S)
@@ -143,7 +160,7 @@ class Processes:
         self._round += 1
         return f"{self._prefix}/{self._round}"
 
-    def _notes(self, start: str, what: str, within_s: float | None) -> list[tuple[str, str | None]]:
+    def _notes(self, start: str, what: str, within_s: float | None) -> list[_Note]:
         store, gave_up = self._store, f"{self._prefix}/gave_up"
         keys = [f"{start}/{rank}" for rank in range(self.world)]
 
@@ -171,14 +188,14 @@ class Processes:
         self._write(gave_up, f"rank {self.rank} gave up, because {reason}")
         raise RankError(reason, tuple(missing))
 
-    def _refuse(self, start: str, what: str, notes: Sequence[tuple[str, str | None]]) -> None:
-        failed = {rank: note for rank, (_, note) in enumerate(notes) if note is not None}
+    def _refuse(self, start: str, what: str, notes: Sequence[_Note]) -> None:
+        failed = {rank: note.failure for rank, note in enumerate(notes) if note.failure}
         if failed:
             self._store.set(f"{start}/{self.rank}/told", b"")
-            said = "; ".join(f"rank {rank} failed with {note}" for rank, note in failed.items())
+            said = "; ".join(f"rank {rank} failed with {failure}" for rank, failure in failed.items())
             raise RankError(f"{said}. This rank was in order; the traceback stands in the other's log", tuple(failed))
-        if any(other != what for other, _ in notes):
-            said = "; ".join(f"rank {rank}: {other}" for rank, (other, _) in enumerate(notes))
+        if any(note.what != what for note in notes):
+            said = "; ".join(f"rank {rank}: {note.what}" for rank, note in enumerate(notes))
             raise RankError(f"the processes do not agree on the batch they are in ({said})")
 
     def _write(self, key: str, value: Any) -> list[str]:

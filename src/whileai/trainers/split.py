@@ -63,19 +63,17 @@ def shape_split(
     load: Callable[[], Rows],
     shape: Callable[[Rows], Sequence[R]],
     *,
+    remark: Callable[[], str],
     deadline_s: float | None,
-) -> tuple[list[R], list[R]]:
-    """Shape a batch of which every rank has `count` rows, in groups of `size`.
+) -> list[R]:
+    """Shape a batch of which every rank has `count` rows, in groups of `size`; returns one result per own row.
 
     Args:
         peers: the processes.
         load: makes this rank's rows.
         shape: makes one result per row from whole groups; called at most once. It ends within `deadline_s`.
+        remark: asked after `shape` for what all ranks should hear of it; they find it in `peers.remarks`.
         deadline_s: seconds to wait for the slowest rank's `load`, and again for its `shape`; None for no limit.
-
-    Returns:
-        One result per own row: those of the group that begins on an earlier rank, and was shaped there, and those
-        of the groups that begin here.
 
     Raises:
         BatchError: the rows of all processes together are no whole groups.
@@ -102,8 +100,10 @@ def shape_split(
             back[rank] = results[at : at + len(tail)]
             at += len(tail)
         within = None if deadline_s is None else deadline_s + RESULT_GRACE_S
-        returned = peers.exchange(f"results of {what}", back, senders=[owner] if lead else [], within_s=within)
-    return returned[owner] if lead else [], results[: count - lead]
+        returned = peers.exchange(
+            f"results of {what}", back, senders=[owner] if lead else [], within_s=within, remark=remark()
+        )
+    return [*(returned[owner] if lead else ()), *results[: count - lead]]
 
 
 def _givers(peers: Processes, count: int, size: int) -> list[int]:

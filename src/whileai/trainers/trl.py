@@ -19,10 +19,10 @@ from whileai.core.group import Group
 from whileai.core.knobs import flag, whole
 from whileai.core.shaping import GroupShape, plain
 from whileai.errors import BatchError, ConfigError
-from whileai.trainers.collectives import processes
+from whileai.trainers.collectives import Processes, processes
 from whileai.trainers.shaper import Shaper
 from whileai.trainers.split import Rows, shape_split
-from whileai.trainers.trl_metrics import COLUMNS, Metrics, RowOutcome, outcomes_of
+from whileai.trainers.trl_metrics import COLUMNS, Metrics, RowOutcome, outcomes_of, reason_of
 from whileai.trainers.trl_settings import TrainerView, check_settings, view_of
 from whileai.trainers.verifier import Verifier, VerifierCalls
 from whileai.trainers.warmup import WarmupRun
@@ -86,9 +86,10 @@ class GroupwiseReward:
             return self._rows(prompts, completions, columns)
 
         if rows % size and others is not None:
-            elsewhere, own = shape_split(others, rows, size, load, call.shape, deadline_s=self.shaper.deadline_s)
-            self._say_fallbacks(elsewhere)
-            outcomes = elsewhere + own
+            outcomes = shape_split(
+                others, rows, size, load, call.shape, remark=call.failure, deadline_s=self.shaper.deadline_s
+            )
+            self._say(others)
         elif rows % size:
             raise BatchError(
                 f"{rows} completions are no whole groups of num_generations={size}, and there is no other process that "
@@ -176,15 +177,16 @@ class GroupwiseReward:
             for name, figure in figures.items():
                 log_metric(prefix + name, figure)
 
-    def _say_fallbacks(self, elsewhere: Sequence[RowOutcome]) -> None:
-        """A group that another rank judged in vain stands in that rank's log; here too, once per kind."""
-        for reason in sorted({outcome.reason for outcome in elsewhere if outcome.fell_back}):
-            kind = reason.partition(":")[0]
-            if kind not in self._said:
+    def _say(self, peers: Processes) -> None:
+        """A group that was judged in vain stands in that rank's log; here too, once per rank and kind."""
+        for rank, reason in enumerate(peers.remarks):
+            kind = f"{rank} {reason.partition(':')[0]}"
+            if reason and rank != peers.rank and kind not in self._said:
                 self._said.add(kind)
                 logger.warning(
-                    "another rank judged a group that has rows here, and it keeps its original rewards: %s (logged "
-                    "once per kind)",
+                    "a grader call failed on rank %d and its group keeps its original rewards: %s (logged once per "
+                    "rank and kind)",
+                    rank,
                     reason,
                 )
 
@@ -231,6 +233,10 @@ class _Call:
         return [
             outcome for shape, group in zip(self.shapes, rewards, strict=True) for outcome in outcomes_of(shape, group)
         ]
+
+    def failure(self) -> str:
+        """The first failed call, if one failed."""
+        return next((reason_of(failure) for shape in self.shapes for failure in shape.failures), "")
 
 
 def _shrunk(shape: GroupShape, factor: float) -> GroupShape:

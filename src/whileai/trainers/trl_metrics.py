@@ -33,7 +33,6 @@ class RowOutcome(NamedTuple):
         rank: 1 for the best passes of the group, ties alike; None if it was not ranked.
         hack: the grader named it a hack.
         reason: the grader's own words on it, or why its group fell back.
-        fell_back: its group, or in reward mode some pass of it, has no verdict.
     """
 
     reward: float
@@ -42,10 +41,9 @@ class RowOutcome(NamedTuple):
     rank: int | None = None
     hack: bool = False
     reason: str = ""
-    fell_back: bool = False
 
 
-COLUMNS = ("verifier_reward", "factor", "rank", "hack", "reason")
+COLUMNS = RowOutcome._fields[1:]
 """The columns of the table."""
 
 
@@ -57,7 +55,7 @@ def outcomes_of(shape: GroupShape, rewards: Sequence[float | None]) -> list[RowO
     hacks: Sequence[int] = shape.hacks if verdict is None else verdict.hacks
     reasons = None if verdict is None else verdict.extra.get("reasons", verdict.extra.get("reason"))
     levels = sorted(factors.values(), reverse=True) if verdict and (verdict.ranking or verdict.factors) else []
-    fell = "; ".join(_reason(failure) for failure in shape.failures)
+    fell = "; ".join(reason_of(failure) for failure in shape.failures)
     return [
         RowOutcome(
             shaped,
@@ -66,7 +64,6 @@ def outcomes_of(shape: GroupShape, rewards: Sequence[float | None]) -> list[RowO
             levels.index(factors[index]) + 1 if levels and index in factors else None,
             index in hacks,
             fell or _said(reasons, index),
-            bool(fell),
         )
         for index, (shaped, reward) in enumerate(zip(shape.rewards, rewards, strict=True))
     ]
@@ -112,9 +109,10 @@ def _kind(failure: BaseException) -> str:
     return "other" if isinstance(failure, GraderFailure) else "raised"
 
 
-def _reason(failure: BaseException) -> str:
+def reason_of(failure: BaseException) -> str:
+    """Kind and reason of a failed call, at a length that a table and a log can take."""
     kind = failure.kind if isinstance(failure, GraderFailure) else type(failure).__name__
-    return f"{kind}: {failure}"
+    return f"{kind}: {failure}"[:500]
 
 
 def _said(reasons: Any, index: int) -> str:
