@@ -7,12 +7,14 @@ checks a grader's spread before training, and makes the reward function that a t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import math
+import operator
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from whileai.checks.progress import terminal_progress
 from whileai.checks.spread import report_spread
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from whileai.checks.report import CheckReport
     from whileai.checks.votes import GateKnobs
+    from whileai.engine.cost import Cost
     from whileai.trainers.trl import GroupwiseReward
     from whileai.trainers.verifier import Verifier
 
@@ -290,6 +293,13 @@ class GroupwiseGrading:
         for remark in remarks:
             logger.warning("%s", remark)
         return remarks
+
+    def judge_cost(self) -> Cost | None:
+        """What the model calls of training cost so far, in this process; None for a grader that asks no model."""
+        if not is_compiled(self.grader) or not cast(Any, self.grader).models:
+            return None
+        costs: list[Cost] = [calls.cost for calls in self._standing.in_use.stats.values()]
+        return functools.reduce(operator.add, costs)
 
     def export_check(self) -> Any:
         """What lets the grader train, for this object's copies in other processes: the outcome of its check, the

@@ -13,6 +13,7 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # layers of 16: more threads only wait for each other
 
 CHAT_TEMPLATE = (

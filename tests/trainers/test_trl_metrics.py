@@ -5,9 +5,11 @@ import json
 import pytest
 
 import whileai as wai
+from loopback.judges import judge, quality
 from whileai.core.shaping import GroupShape
 from whileai.core.verdict import Verdict
 from whileai.errors import DeadlineExceeded, GraderFailure, GraderTimeout, ModelsFailed, TransportError, UnusableVerdict
+from whileai.loader import load_grader
 from whileai.trainers.trl_metrics import COLUMNS, FALLBACKS, Metrics, outcomes_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:transformers")  # TRL's calls, not ours
@@ -66,6 +68,42 @@ def test_a_trainer_without_these_loggers_is_left_in_peace():
     reward = gar.trl_reward(lambda completions, **_: [1.0, 1.0, 0.0, 1.0], 4)
     shaped = reward(prompts=["p"] * 4, completions=list("abcd"), completion_ids=[[1]] * 4, trainer_state=None)
     assert shaped == pytest.approx([0.5 + 0.5 * 2 / 3, 0.0, 0.0, 0.5 + 0.5 * 4 / 3])
+
+
+SPEC = """
+spec: 1
+name: craft
+kind: llm
+verdict: ranking
+model: judge
+orders: 1
+prompt: {system: groupwise/system, user: groupwise/ranking}
+"""
+
+
+def test_what_a_models_calls_cost_is_a_metric_of_the_call(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (tmp_path / ".whileai").mkdir()
+    (tmp_path / "craft.yaml").write_text(SPEC, encoding="utf-8")
+    priced = (
+        f'{{provider = "openai", name = "m", base_url = "{server.chat_url}", prices = {{input = 1.0, output = 2.0}}}}'
+    )
+    (tmp_path / "whileai.toml").write_text(f"[models]\njudge = {priced}\n", encoding="utf-8")
+    server.default = judge(quality)
+    gar = wai.GroupwiseGrading(grader=load_grader("craft.yaml"), accept_unchecked="a judge of the tests")
+    reward = gar.trl_reward(lambda completions, **_: [1.0, 1.0, 0.0, 1.0], 4)
+    costs = []
+    for prefix in ("first", "second", "second"):
+        logged = {}
+        texts = [f"{prefix} q=0.{row}" for row in range(1, 5)]
+        reward(prompts=["p"] * 4, completions=texts, log_metric=logged.__setitem__)
+        costs.append(logged["groupwise/judge_usd"])
+        assert logged["groupwise/judge_unpriced"] == 0.0 and logged["groupwise/graded_groups"] == 1.0
+    assert costs[0] > 0.0 and costs[1] > 0.0, "each call has its own"
+    assert costs[2] == 0.0, "from the cache"
+    assert gar.judge_cost().usd == pytest.approx(sum(costs))
 
 
 FAILURES = {

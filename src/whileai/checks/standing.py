@@ -94,6 +94,11 @@ class Standing:
         if ok is not None:
             self.check = ok
 
+    @property
+    def in_use(self) -> Any:
+        """The grader as training calls it: without the links that may not run, once that is decided."""
+        return self.grader if self.admission is None else self.admission.grader
+
     def found(self) -> tuple[bool | None, Admission | None] | None:
         """What was found in favour of the grader, as `take` takes it in another process; None if nothing was."""
         return (self.check, self.admission) if self.check or self.admission is not None else None

@@ -10,6 +10,7 @@ from whileai.core.shaping import GroupShape
 if TYPE_CHECKING:
     from whileai.checks.report import CheckReport
     from whileai.core.spread import SpreadReport
+    from whileai.engine.cost import Cost
 
 
 class Shaper(Protocol):
@@ -47,6 +48,10 @@ class Shaper(Protocol):
         columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> list[GroupShape]:
         """What happened to each group of `group_size` consecutive rows. `environments`: prompts may differ."""
+        ...
+
+    def judge_cost(self) -> Cost | None:
+        """What the grader's model calls cost so far, in this process; None if it asks no model."""
         ...
 
     def check_spread(self, rows: Sequence[Mapping[str, Any]], *, strict: bool) -> SpreadReport | CheckReport:

@@ -172,6 +172,7 @@ class GroupwiseReward:
             prefix = "groupwise/" if alone else f"{self.__name__}/"
             failures = self.verifier.failures - call.failures_before
             figures = self._metrics.of(call.shapes, judge_seconds=call.judge_seconds, verifier_failures=failures)
+            figures |= call.cost
             if self.warmup is not None:
                 figures["warming_up"] = float(self.warmup.warming)
             for name, figure in figures.items():
@@ -206,6 +207,8 @@ class _Call:
         self.shapes: list[GroupShape] = []
         self.groups: list[Group] = []  # for a warm-up
         self.judge_seconds = 0.0
+        self.before = reward.shaper.judge_cost()
+        self.cost = {} if self.before is None else {"judge_usd": 0.0, "judge_unpriced": 0.0}
         self.failures_before = reward.verifier.failures
 
     def shape(self, rows: Rows) -> list[RowOutcome]:
@@ -228,6 +231,9 @@ class _Call:
             batch = Batch(rows.rewards, rows.prompts, rows.completions, pass_threshold=threshold, **given)
             self.groups = [batch.group(number) for number in range(batch.count)]
         self.judge_seconds = time.monotonic() - begin
+        if (cost := self.shaper.judge_cost()) is not None and self.before is not None:
+            self.cost["judge_usd"] = cost.usd - self.before.usd
+            self.cost["judge_unpriced"] = float(cost.unknown - self.before.unknown)
         if self.shrink != 1.0:
             self.shapes = [_shrunk(shape, self.shrink) for shape in self.shapes]
         return [
