@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
@@ -191,8 +191,7 @@ class _Batch(Generic[T, R]):
         futures = [future for number in numbers if (future := self.awaited.get(number)) is not None]
         for future in futures:
             future.cancel()
-        with _hung_lock:
-            _hung.update(worker.thread for worker in workers if worker.thread is not None)
+        leave_threads(worker.thread for worker in workers if worker.thread is not None)
         return bool(futures)
 
     def _fail_if_no_worker(self) -> None:
@@ -211,11 +210,9 @@ class _Batch(Generic[T, R]):
             self.done.set()
 
     def _add_worker(self) -> None:
-        with _hung_lock:
-            _hung.difference_update([thread for thread in _hung if not thread.is_alive()])
-            if len(_hung) >= MAX_HUNG_THREADS:
-                self.refused = f"{len(_hung)} threads hang in calls that never returned; no more are started"
-                return
+        if refused := too_many_hung():
+            self.refused = refused
+            return
         worker = _Worker()
         worker.thread = threading.Thread(target=self._drain, args=(worker,), name="whileai-grader", daemon=True)
         self.workers.append(worker)
@@ -307,9 +304,22 @@ def _discard(awaitable: Any) -> None:
 def _leave_loop_if_blocked() -> bool:
     thread = leave_blocked_loop()
     if thread is not None:
-        with _hung_lock:
-            _hung.add(thread)
+        leave_threads([thread])
     return thread is not None
+
+
+def leave_threads(threads: Iterable[threading.Thread]) -> None:
+    """Nobody waits for these threads any more; they count as hung for as long as they live."""
+    with _hung_lock:
+        _hung.update(threads)
+
+
+def too_many_hung() -> str:
+    """Why no thread may be started; empty if one may."""
+    with _hung_lock:
+        _hung.difference_update([thread for thread in _hung if not thread.is_alive()])
+        full = len(_hung) >= MAX_HUNG_THREADS
+    return f"{len(_hung)} threads hang in calls that never returned; no more are started" if full else ""
 
 
 def _thread_clock() -> int | None:

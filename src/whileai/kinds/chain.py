@@ -6,7 +6,6 @@ certificate. Where every link fails the chain fails, and the group keeps its ori
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from typing import Any, Literal
 from whileai.core.rollout import copy_json
 from whileai.core.verdict import read_scores, read_verdict
 from whileai.engine.loop import run_on_loop
+from whileai.engine.threads import in_thread
 from whileai.errors import GraderFailure
 from whileai.kinds.runner import Runner
 
@@ -107,7 +107,7 @@ class Chain:
 
 async def _called(runner: Runner, said: Sequence[Any]) -> Any:
     if not runner.is_async:
-        return await asyncio.to_thread(runner, *said)
+        return await in_thread(runner, *said)
     output = runner(*said)
     return await output if inspect.isawaitable(output) else output
 

@@ -17,9 +17,10 @@ from whileai.core.agreement import kendall_tau_b
 from whileai.core.factors import quality_factors
 from whileai.core.rollout import copy_json
 from whileai.core.verdict import Verdict, read_verdict
-from whileai.errors import GraderFailure, kind_and_reason
+from whileai.errors import GraderFailure, GraderTimeout, kind_and_reason
 from whileai.judging.labels import combine_hacks, combine_rankings
 from whileai.kinds.runner import Runner
+from whileai.simulations.defaults import TIMEOUT_GROUP_S
 from whileai.spec.fingerprint import digest
 from whileai.spec.models import PanelSpec
 
@@ -134,11 +135,18 @@ class PanelRunner(Runner):
 
 
 async def _vote(member: PanelMember, group: list[dict[str, Any]], repeat: int | None) -> Any:
+    seconds = None if member.models else TIMEOUT_GROUP_S  # a judge has limits of its own
     vote = None if repeat is None else getattr(member, "single_vote", None)
-    if vote is None:
-        return await member.agrade(group)
-    output = vote(group, repeat=repeat)
-    return await output if inspect.isawaitable(output) else output
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            if vote is None:
+                return await member.agrade(group)
+            output = vote(group, repeat=repeat)
+            return await output if inspect.isawaitable(output) else output
+    except TimeoutError:
+        if limit.expired():
+            raise GraderTimeout("timeout", f"no answer within {seconds:g} s") from None
+        raise
 
 
 def _said(verdict: Verdict) -> dict[str, Any]:
