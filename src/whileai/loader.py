@@ -58,11 +58,14 @@ def lint(path: str | os.PathLike[str]) -> list[Problem]:
     from whileai.checks.golden import golden_beside, load_golden
 
     problems: list[Problem] = []
+    spec = Path(path)
     try:
-        golden = golden_beside(_reader(Sources()).read(path).source.path)
+        found = _reader(Sources()).read(path).source.path
+        if found != Path.cwd() / spec:  # a shipped grader, by its bare name
+            spec = found
     except SpecError as error:
         problems += error.problems
-        golden = golden_beside(Path(path))
+    golden = golden_beside(spec)
     if golden.is_file():
         try:
             load_golden(golden)

@@ -116,6 +116,20 @@ def test_a_broken_golden_case_is_a_no(graders, forty, tmp_path):
     assert "worse first" in report.figure("golden").seen
 
 
+def test_what_is_a_no_already_is_said_when_data_are_wanting(graders, tmp_path):
+    path = tmp_path / "g.golden.yaml"
+    path.write_text(
+        "golden: 1\ncases:\n  - name: worse first\n"
+        "    group: [{completion: 'q=1'}, {completion: 'q=2'}]\n    ranking: [0, 1]\n"
+    )
+    exact = graders.GOOD["exact"](0)
+    report = check(exact, plan_gate(exact, graders.rows(19), golden=load_golden(path)))
+    assert report.conclusion == (
+        "not enough data, left open by size. What to do: give 1 more groups with two or more passes. "
+        "So far no: golden. What to do: run `whileai test` and look at the cases that fail."
+    )
+
+
 def test_size_decides_before_everything_but_failures(graders):
     few = graders.rows(19)
     assert check(graders.GOOD["exact"](0), few).verdict == "not enough data"

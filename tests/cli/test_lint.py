@@ -41,6 +41,19 @@ def test_every_problem_of_every_file_is_one_line_with_its_place(run, put):
     assert summary == "4 problems in 3 files (3 specs, 1 golden file)"
 
 
+@pytest.mark.parametrize(
+    ("named", "folder_of"), [("g", "g"), ("g/a.yaml", "g"), ("g/a.golden.yaml", "g"), ("g/../g/a.yaml", "g/../g")]
+)
+def test_a_mistake_in_golden_cases_beside_their_spec_is_said_once(run, put, named, folder_of):
+    put("g/a.yaml", SPEC.format(name="a"))
+    put("g/a.golden.yaml", GOLDEN.replace("[0, 1]", "[0, 7]"))
+    done = run("lint", named)
+    problem, summary = done.lines
+    assert problem.split(": ")[:2] == [f"{folder_of}/a.golden.yaml:5", "cases[0].ranking"]
+    assert summary.startswith("1 problem in 1 file (")
+    assert "1 golden file" in summary
+
+
 def test_without_problems_it_says_what_it_looked_at(run, put):
     put("a.yaml", SPEC.format(name="a"))
     put("a.golden.yaml", GOLDEN)

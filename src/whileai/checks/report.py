@@ -108,13 +108,17 @@ class CheckReport:
         """The verdict as one sentence, with what to do about it."""
         if self.ok:
             return f"yes. {self.grader} tells these passes apart, and says the same when the order changes."
-        deciding = [figure for figure in self.figures if figure.answer == self.verdict]
-        what = "left open by" if self.verdict == "not enough data" else "because of"
-        remedies = list(dict.fromkeys(figure.remedy for figure in deciding if figure.remedy))
-        return (
-            f"{self.verdict}, {what} {', '.join(figure.name for figure in deciding)}. "
-            f"What to do: {'; '.join(remedies)}."
-        )
+        told = [(f"{self.verdict}, because of", "no")]
+        if self.verdict == "not enough data":
+            # More groups mend no broken golden case: it is said before they are collected.
+            told = [("not enough data, left open by", "not enough data"), ("So far no:", "no")]
+        sentences = []
+        for what, answer in told:
+            if deciding := [figure for figure in self.figures if figure.answer == answer]:
+                remedies = list(dict.fromkeys(figure.remedy for figure in deciding if figure.remedy))
+                names = ", ".join(figure.name for figure in deciding)
+                sentences.append(f"{what} {names}. What to do: {'; '.join(remedies)}.")
+        return " ".join(sentences)
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values, without any rollout's text but the reasons of failed calls."""

@@ -1,6 +1,6 @@
 """The spec and golden files under the paths of a command.
 
-A file that is named is taken as what its name says. In a folder a `.yaml` file is a spec if it says `spec: 1` or
+A file that is named is taken as what its name says, and golden cases come with their spec. In a folder a `.yaml` file is a spec if it says `spec: 1` or
 one of our `kind:`s at its left margin; what else is there (a compose file, a workflow) is left alone, and counted.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from whileai.checks.golden import golden_beside
 from whileai.cli.targets import GOLDEN, SPEC
 from whileai.errors import Problem, SpecError
 from whileai.spec.document import MAX_BYTES
@@ -68,6 +69,8 @@ def _sort_in(found: SpecFiles, path: Path, *, named: bool) -> bool:
         kind = found.others
     if path.resolve() not in (other.resolve() for other in kind):
         kind.append(path)
+        if kind is found.specs and (golden := golden_beside(path)).is_file():
+            _sort_in(found, golden, named=True)
     return kind is not found.others
 
 

@@ -31,17 +31,14 @@ def test(paths: Paths, json: Json = False) -> None:
     from whileai.errors import Problem, SpecError
 
     found = find_spec_files(paths)
-    files = dict.fromkeys(
-        [*found.golden, *(golden for spec in found.specs if (golden := golden_beside(spec)).is_file())]
-    )
-    without = [spec for spec in found.specs if golden_beside(spec) not in files]
-    if not files:
+    without = [spec for spec in found.specs if not golden_beside(spec).is_file()]
+    if not found.golden:
         raise SpecError(
             [Problem(str(spec), None, "", "no golden cases", f"write {golden_beside(spec)}") for spec in without]
         )
     results: dict[Path, list[CaseResult]] = {}
     problems: list[Problem] = []
-    for golden in files:
+    for golden in found.golden:
         try:
             results[golden] = _run(spec_of(golden), golden)
         except SpecError as error:
