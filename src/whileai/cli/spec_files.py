@@ -1,7 +1,8 @@
 """The spec and golden files under the paths of a command.
 
-A file that is named is taken as what its name says, and golden cases come with their spec. In a folder a `.yaml` file is a spec if it says `spec: 1` or
-one of our `kind:`s at its left margin; what else is there (a compose file, a workflow) is left alone, and counted.
+A file that is named is taken as what its name says, and golden cases come with their spec. In a folder a `.yaml` file
+is a spec if it says `spec: 1` or one of our `kind:`s at its left margin; what else is there (a compose file, a
+workflow) is left alone, and counted.
 """
 
 from __future__ import annotations
