@@ -573,7 +573,7 @@ def test_reward_mode_with_a_rubric_writer_and_a_scorer(roles, server, write, gro
     asked = Counter("rubric" if "Write the rubric" in r.turns[0][1] else "scores" for r in server.requests)
     assert asked == {"rubric": 1, "scores": 2}  # the two tasks have the same rollouts, and nothing is sent twice
     scores = next(r for r in server.requests if "Score this rollout" in r.turns[0][1]).turns[0][1]
-    rubric = scores[scores.index("The rubric:") : scores.index("The rollout:")]
+    rubric = scores[scores.index("The rubric:") : scores.index("The passing rollout, label A:")]
     assert rubric.strip() == (
         "The rubric:\n\nsolution:\n- It looks the order up.\n- It says what it did.\n"
         "behavior:\n- It looks the order up.\n- It says what it did."
