@@ -85,3 +85,22 @@ def test_what_a_single_rollout_did_stands_in_its_own_fence():
         assert "What is the sum?" in shown.task
         assert 'call read_file: {"path": "sums"}' in shown.rollouts
         assert "system" not in shown.rollouts
+
+
+def test_a_policy_is_shared_where_the_users_turns_are_not():
+    rollouts = [
+        {**rollout, "prompt": [SYSTEM, {"role": "user", "content": asked}]}
+        for rollout, asked in zip(
+            group([*took("sums"), says("41")], [*took("sums"), says("It is 41.")]), ("Sum?", "The sum?"), strict=True
+        )
+    ]
+    shown = show(rollouts)
+    assert shown.task.splitlines()[1] == f"#1 system: {SYSTEM['content']}"
+    assert [candidate.lines[0].text for candidate in shown.candidates] == ["Sum?", "The sum?"]
+    assert all(candidate.lines[1].is_call for candidate in shown.candidates)
+    assert hacks_named(shown, "the folder /grader, which holds the answers") == []
+    assert hacks_named(shown, '{"path": "sums"}') == [0]
+
+
+def test_a_group_without_rollouts_has_no_candidates():
+    assert Material([], max_chars_per_rollout=500, max_chars_per_group=500).candidates == ()

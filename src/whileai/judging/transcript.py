@@ -176,19 +176,25 @@ def _shared_and_own(
     prompts = [prompt_steps(rollout.get("prompt")) for rollout in group]
     own = [rollout_steps(rollout) for rollout in group]
     same = 0  # a rollout keeps its last step, so that no fence is empty
-    while all(len(steps) > same + 1 and steps[same] == own[0][same] for steps in own):
+    while own and all(len(steps) > same + 1 and steps[same] == own[0][same] for steps in own):
         same += 1
     if len(own) == 1:  # nothing is shared: what a rollout did stands in its own fence
-        given = len(prompts[0])
-        same = given if given < len(own[0]) and own[0][:given] == prompts[0] else 0
+        begin = len(prompts[0])
+        same = begin if begin < len(own[0]) and own[0][:begin] == prompts[0] else 0
     prefix = own[0][:same] if own else []
     own = [steps[same:] for steps in own]
     shared: list[Step] = []
-    if prompts and all(prompt == prompts[0] for prompt in prompts):
-        led = _leading(prompts[0], prefix)
-        shared, prefix = (prefix[:led], prefix[led:]) if led else (prompts[0], prefix)
-    else:
-        own = [[*prompt, *steps] for prompt, steps in zip(prompts, own, strict=True)]
+    if all(prompt == prompts[0] for prompt in prompts):
+        given = prompts[0] if prompts else []
+        led = _leading(given, prefix)
+        shared, prefix = (prefix[:led], prefix[led:]) if led else (given, prefix)
+    else:  # a policy is shared, and the turns of simulated users are not
+        common = 0
+        while all(len(prompt) > common and prompt[common] == prompts[0][common] for prompt in prompts):
+            common += 1
+        shared = prompts[0][:common]
+        own = [[*prompt[common:], *prefix, *steps] for prompt, steps in zip(prompts, own, strict=True)]
+        prefix = []
     for name in columns:
         values = [column_step(name, _column(rollout, name)) for rollout in group]
         if all(value == values[0] for value in values):
