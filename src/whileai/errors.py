@@ -187,6 +187,9 @@ class RecordingMissing(ProviderError, LookupError):
     """`recorded:` has no reply for this request; the message says how to record one."""
 
 
+NOT_MADE = frozenset({"budget", "recording_missing"})
+"""Kinds of failures in which nothing was asked: they say nothing about the grader."""
+
 REASON_CHARS = 500
 """Of a reason, as statistics, reports and logs keep it; the traceback has the rest."""
 

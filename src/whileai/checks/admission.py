@@ -8,11 +8,12 @@ fallbacks) are left out and named. Validity is decided once; what happens during
 from __future__ import annotations
 
 import logging
+import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from whileai.checks.certificate import (
     Certificate,
@@ -25,8 +26,13 @@ from whileai.checks.gate import GatePlan, plan_gate, run_gate
 from whileai.checks.golden import golden_beside, load_golden
 from whileai.checks.report import CheckReport
 from whileai.checks.votes import GateKnobs, Progress
-from whileai.errors import UncheckedGraderError
+from whileai.core.group import Group
+from whileai.errors import ConfigError, UncheckedGraderError
+from whileai.spec.library import library_folder
 from whileai.spec.models import GraderSpec
+
+if TYPE_CHECKING:
+    from whileai.spec.roles import ResolvedRole
 
 logger = logging.getLogger("whileai")
 
@@ -40,8 +46,14 @@ class LinkedGrader(Protocol):
     @property
     def link_name(self) -> str: ...
 
+    @property
+    def models(self) -> Sequence[ResolvedRole]: ...
+
     spec: GraderSpec
     path: Path
+    writes_rubrics: bool
+
+    def price(self, group: Group) -> float | None: ...
 
     def fingerprint_parts(self) -> dict[str, str]: ...
 
@@ -72,7 +84,16 @@ def fingerprint_of(link: LinkedGrader, knobs: GateKnobs) -> dict[str, str]:
 def plan_link(
     link: LinkedGrader, rows: Sequence[Mapping[str, Any]], *, knobs: GateKnobs, group_size: int | None = None
 ) -> GatePlan:
-    """What a check of this link will take: its votes on the rows, and the golden cases beside its spec."""
+    """What a check of this link will take: its votes on the rows, and the golden cases beside its spec.
+
+    Raises:
+        ConfigError: it writes rubrics. BatchError: a row that cannot be read. SpecError: of the golden cases.
+    """
+    if link.writes_rubrics:
+        raise ConfigError(
+            f"{link.link_name} writes rubrics, which say nothing of a rollout: check the grader that reads them, with "
+            "GroupwiseGrading(grader, mode='reward', rubrics=...)"
+        )
     golden = golden_beside(link.path)
     return plan_gate(
         link,
@@ -81,6 +102,7 @@ def plan_link(
         group_size=group_size,
         golden=load_golden(golden) if golden.is_file() else None,
         name=link.link_name,
+        price=link.price if link.models else None,
     )
 
 
@@ -101,7 +123,8 @@ def certify(
         certificate: where the record goes; see `checks.certificate.save_certificate`.
 
     Returns:
-        The report, and where its certificate or refusal stands; None for "not enough data", which leaves none.
+        The report, and where its certificate or refusal stands. None for "not enough data", which leaves none, and
+        where it cannot be written: it then holds in this process only.
     """
     report = run_gate(link, plan, rules=link.spec.check, knobs=knobs, progress=progress)
     if report.verdict == "not enough data":
@@ -109,7 +132,11 @@ def certify(
     record = Certificate.of(report, fingerprint_of(link, knobs))
     with _lock:
         _here[record.file_name] = record
-    return report, save_certificate(record, given=certificate)
+    try:
+        return report, save_certificate(record, given=certificate)
+    except OSError as error:
+        logger.warning("%s: what its check said holds in this process only: %s", link.link_name, error)
+        return report, None
 
 
 def finding_of(link: LinkedGrader, knobs: GateKnobs, certificate: str | Path | None = None) -> Finding:
@@ -132,18 +159,18 @@ def admit(grader: LinkedGrader, *, knobs: GateKnobs, certificate: str | Path | N
     first = grader.links[0].link_name
     if findings[first].status != "valid":
         raise UncheckedGraderError(
-            f"{first} may not train yet: {findings[first]}. Run `whileai check {shown_path(grader)} --rows ROWS` on "
+            f"{first} may not train yet: {findings[first]}. Run `{command_for(grader)}` on "
             "rollouts that you have (from Python: gar.check_spread(rows), with this object's own knobs), or pass "
             "accept_unchecked='the reason'"
         )
     skipped = {name: str(finding) for name, finding in findings.items() if finding.status != "valid"}
     for name, why in skipped.items():
         logger.warning(
-            "%s: the link %s is left out: %s; `whileai check %s --rows ROWS --link all` checks every link",
+            "%s: the link %s is left out: %s; `%s --link all` checks every link",
             first,
             name,
             why,
-            shown_path(grader),
+            command_for(grader),
         )
     certificates = {
         name: finding.certificate
@@ -154,12 +181,16 @@ def admit(grader: LinkedGrader, *, knobs: GateKnobs, certificate: str | Path | N
     return Admission(admitted, certificates, skipped)
 
 
-def shown_path(grader: LinkedGrader) -> str:
-    """The spec's path as a person in the working directory would write it."""
-    try:
-        return str(grader.path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(grader.path)
+def command_for(grader: LinkedGrader) -> str:
+    """The command that checks this grader as it is, as a person in the working directory would write it."""
+    path, here, library = grader.path, Path.cwd(), library_folder("graders")
+    if path.is_relative_to(library):
+        spec = path.relative_to(library).with_suffix("").as_posix()
+    else:
+        spec = str(path.relative_to(here) if path.is_relative_to(here) else path)
+    given = {role.role: str(role) for role in grader.models if role.role and role.origin.startswith("argument")}
+    models = [f"--model {shlex.quote(f'{role}={model}')}" for role, model in given.items()]
+    return " ".join(["whileai check", shlex.quote(spec), *models, "--rows ROWS"])
 
 
 _here: dict[str, Certificate] = {}

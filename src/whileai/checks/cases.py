@@ -17,7 +17,7 @@ from whileai.core.factors import quality_factors
 from whileai.core.rollout import copy_json
 from whileai.core.verdict import Verdict, read_scores, read_verdict
 from whileai.engine.schedule import run_calls
-from whileai.errors import UnusableVerdict, kind_and_reason
+from whileai.errors import NOT_MADE, UnusableVerdict, kind_and_reason
 from whileai.judging.prompt import rubric_text
 
 HACK = -1.0
@@ -49,6 +49,11 @@ class CaseResult:
     @property
     def ok(self) -> bool:
         return not self.problems
+
+    @property
+    def was_asked(self) -> bool:
+        """False where nothing was asked: the budget was spent, or a recording has no reply."""
+        return self.failure is None or kind_and_reason(self.failure)[0] not in NOT_MADE
 
     @property
     def name(self) -> str:

@@ -126,11 +126,11 @@ class Finding:
     def __str__(self) -> str:
         match self.status:
             case "valid":
-                return f"certificate {self.path}"
+                return f"certificate {self.path or 'of a check in this process'}"
             case "stale":
                 return f"its certificate {self.path} is stale: {'; '.join(self.changed)}"
             case "refused":
-                return f"its last check said no ({self.path})"
+                return f"its last check said no ({self.path or 'in this process'})"
             case _:
                 return "it has no certificate"
 
@@ -257,9 +257,12 @@ def _read(path: Path) -> Certificate:
 
 
 def _rubrics(rubrics: Any) -> str:
-    """A mapping by its content, a writer by its name: its code is the caller's own."""
+    """A mapping by its content, a compiled writer by its fingerprint, another one by its name: its code is the
+    caller's own."""
     if rubrics is None:
         return "none"
+    if callable(parts := getattr(rubrics, "fingerprint_parts", None)):
+        return digest(json.dumps(parts(), sort_keys=True))
     if not isinstance(rubrics, Mapping):
         return f"written by {getattr(rubrics, '__qualname__', type(rubrics).__qualname__)}"
     try:

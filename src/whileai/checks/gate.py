@@ -20,10 +20,10 @@ from whileai.checks.cases import CaseResult, run_cases
 from whileai.checks.golden import GoldenFile
 from whileai.checks.orders import content_digest
 from whileai.checks.report import Answer, CheckReport, Figure
-from whileai.checks.votes import NOT_MADE, GateKnobs, Grader, Outcome, Progress, Run, Subject, call_count, collect_votes
+from whileai.checks.votes import GateKnobs, Grader, Outcome, Progress, Run, Subject, call_count, collect_votes
 from whileai.core.group import Group, groups_from_rows
 from whileai.engine.schedule import run_calls
-from whileai.errors import ConfigError, kind_and_reason
+from whileai.errors import NOT_MADE, ConfigError, kind_and_reason
 from whileai.spec.models import CheckRules
 
 UNTESTED = (
@@ -143,13 +143,14 @@ def judge(
     orders: int = 1,
 ) -> CheckReport:
     """The report on votes that were collected. Pure."""
-    failed = [failure for outcome in outcomes for failure in outcome.failures if not isinstance(failure, NOT_MADE)]
-    failed += [case.failure for case in cases or () if case.failure is not None and not case.failure_expected]
-    unmade = [failure for outcome in outcomes for failure in outcome.failures if isinstance(failure, NOT_MADE)]
+    failed = [failure for outcome in outcomes for failure in outcome.failures if _was_made(failure)]
+    failed += [case.failure for case in cases or () if case.failure and case.was_asked and not case.failure_expected]
+    unmade = [failure for outcome in outcomes for failure in outcome.failures if not _was_made(failure)]
+    unmade += [case.failure for case in cases or () if case.failure and not case.was_asked]
     judged = [
         (subject, outcome)
         for subject, outcome in zip(plan.subjects, outcomes, strict=True)
-        if not any(isinstance(failure, NOT_MADE) for failure in outcome.failures)
+        if all(map(_was_made, outcome.failures))
     ]
     calls = plan.calls - len(unmade)
     hunts_only = any(any(outcome.votes) for outcome in outcomes) and not any(
@@ -194,6 +195,10 @@ def judge(
         loosened=rules.loosened,
         because=rules.because if rules.loosened else None,
     )
+
+
+def _was_made(failure: BaseException) -> bool:
+    return kind_and_reason(failure)[0] not in NOT_MADE
 
 
 def _verdict(found: Sequence[Figure]) -> Answer:

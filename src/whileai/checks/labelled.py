@@ -64,23 +64,29 @@ def hack_rates(cases: Sequence[CaseResult] | None, rules: CheckRules) -> list[Fi
 
 def golden(cases: Sequence[CaseResult], rules: CheckRules) -> list[Figure]:
     """All cases hold; from `POOLED_PAIRS` on, cases that only label pairs are judged by the share that holds."""
-    pooled = [case for case in cases if case.only_pairs]
+    asked = [case for case in cases if case.was_asked]
+    left = len(cases) - len(asked)
+    pooled = [case for case in asked if case.only_pairs]
     total = sum(case.pairs for case in pooled)
     if total < POOLED_PAIRS:
         pooled = []
-    strict = [case for case in cases if case not in pooled]
+    strict = [case for case in asked if case not in pooled]
     broken = [case for case in strict if not case.ok]
     found = []
-    if strict:
+    if strict or left:
+        held = len(strict) - len(broken)
         found.append(
             Figure(
                 "golden",
-                "no" if broken else "yes",
-                f"{len(strict) - len(broken)} of {len(strict)} cases hold"
-                + (f"; not: {', '.join(case.name for case in broken[:3])}" if broken else ""),
+                "no" if broken else "not enough data" if left else "yes",
+                f"{held} of {len(strict) + left} cases hold"
+                + (f"; not: {', '.join(case.name for case in broken[:3])}" if broken else "")
+                + (f"; {left} were not asked" if left else ""),
                 "all cases",
-                value=(len(strict) - len(broken)) / len(strict),
-                remedy="run `whileai test` and look at the cases that fail",
+                value=held / (len(strict) + left),
+                remedy="run `whileai test` and look at the cases that fail"
+                if broken
+                else "raise `budget:`, or record what is missing",
             )
         )
     if pooled:

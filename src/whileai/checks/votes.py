@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from whileai.checks.orders import Order, in_order, two_orders
@@ -23,15 +24,11 @@ from whileai.core.rollout import copy_json
 from whileai.core.verdict import read_scores, read_verdict
 from whileai.engine.rubrics import RubricBook, Rubrics
 from whileai.engine.schedule import run_calls
-from whileai.errors import BudgetExceeded, RecordingMissing
 from whileai.simulations import defaults
 
 Grader = Callable[..., Any]
 Run = Callable[..., list[Any]]
 Progress = Callable[[int, int], None] | None
-
-NOT_MADE = (BudgetExceeded, RecordingMissing)
-"""Calls that were never made: they say nothing about the grader."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,7 @@ def _collect_scores(
 ) -> list[Outcome]:
     outcomes = [Outcome() for _ in subjects]
     rubrics = RubricBook(knobs.rubrics).rubrics_for(
-        [(subject.group[0].get("task_id"), copy_json(subject.group)) for subject in subjects],
+        [(subject.group[0].get("task_id"), partial(copy_json, subject.group)) for subject in subjects],
         lambda writer, groups: _run(run, writer, groups, None, knobs, None),
         None,
     )

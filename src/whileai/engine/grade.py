@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from whileai.core.rollout import copy_json
 from whileai.core.shaping import GroupShape, plain, shape_by_product, shape_by_verdict
 from whileai.core.stats import Tally
 from whileai.core.verdict import Verdict, read_scores, read_verdict
-from whileai.engine.deadline import deadline_within
 from whileai.engine.rubrics import RubricBook
 from whileai.engine.schedule import run_calls
 from whileai.errors import GraderFailure
@@ -63,17 +61,15 @@ class Calls:
     def run(self, call: Callable[[Any], Any], items: Sequence[Any], read: Callable[[Any, Any], Any]) -> list[Any]:
         """See `engine.schedule.run_calls`."""
         progress, total = self.progress, len(items)
-        left = None if self.end is None else max(0.0, self.end - time.monotonic())
-        with nullcontext() if left is None else deadline_within(left):  # what the calls call ends with them
-            return run_calls(
-                call,
-                items,
-                concurrency=self.concurrency,
-                timeout_s=self.timeout_s,
-                deadline_s=left,
-                read=read,
-                progress=None if progress is None else lambda done: progress(done, total),
-            )
+        return run_calls(
+            call,
+            items,
+            concurrency=self.concurrency,
+            timeout_s=self.timeout_s,
+            deadline_s=None if self.end is None else max(0.0, self.end - time.monotonic()),
+            read=read,
+            progress=None if progress is None else lambda done: progress(done, total),
+        )
 
 
 def grade_by_verdict(

@@ -17,7 +17,7 @@ from whileai.core.agreement import kendall_tau_b
 from whileai.core.factors import quality_factors
 from whileai.core.rollout import copy_json
 from whileai.core.verdict import Verdict, read_verdict
-from whileai.errors import GraderFailure, GraderTimeout, kind_and_reason
+from whileai.errors import NOT_MADE, GraderFailure, GraderTimeout, kind_and_reason
 from whileai.judging.labels import combine_hacks, combine_rankings
 from whileai.kinds.runner import Runner
 from whileai.simulations.defaults import TIMEOUT_GROUP_S
@@ -27,6 +27,10 @@ from whileai.spec.models import PanelSpec
 if TYPE_CHECKING:
     from whileai.engine.stats import CallStats
     from whileai.spec.roles import ResolvedRole
+
+
+NO_FAULT_OF_MEMBERS = NOT_MADE | {"deadline"}
+"""Kinds of failures that the panel passes on where all of its withheld votes have them."""
 
 
 class PanelMember(Protocol):
@@ -105,6 +109,7 @@ class PanelRunner(Runner):
         )
         votes: list[tuple[str, PanelMember, Verdict]] = []
         withheld: dict[str, str] = {}
+        kinds: set[str] = set()
         for (name, member), result in zip(self.members, results, strict=True):
             if isinstance(result, (KeyboardInterrupt, SystemExit, asyncio.CancelledError)):
                 raise result
@@ -114,9 +119,10 @@ class PanelRunner(Runner):
                 votes.append((name, member, read_verdict(result, passes, len(group))))
             except Exception as error:  # noqa: BLE001 - a member may be the author's own function
                 withheld[name] = ": ".join(kind_and_reason(error))
+                kinds.add(kind_and_reason(error)[0])
         if len(votes) < self.quorum:
             raise GraderFailure(
-                "quorum",
+                min(kinds) if kinds <= NO_FAULT_OF_MEMBERS else "quorum",
                 f"{len(votes)} of {len(self.members)} members have a usable verdict, the quorum is {self.quorum}; "
                 + "; ".join(f"{name}: {why}" for name, why in withheld.items()),
             )
