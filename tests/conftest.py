@@ -43,6 +43,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("WHILEAI_CERTS", raising=False)
+    monkeypatch.setattr("whileai.checks.admission._here", {})  # no check was made in this process
     return folder
 
 

@@ -317,7 +317,8 @@ class GroupwiseGrading:
     @property
     def stats(self) -> GradingStats:
         """What the grader did so far: a snapshot."""
-        return self._counters.snapshot()
+        admission = self._standing.admission
+        return self._counters.snapshot({} if admission is None else admission.loosened)
 
     def __str__(self) -> str:
         if self.mode == "reward":

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import mul
+from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
 V = TypeVar("V")
@@ -31,6 +32,7 @@ class GradingStats:
         reasons: the first reason of each kind.
         factor_count, factor_mean, factor_std: of the quality factors handed out (population standard deviation).
         unchecked: why an unchecked grader was accepted, if it was.
+        loosened: links whose check asked less than the defaults, with the reason that their spec gives.
     """
 
     mode: str
@@ -49,6 +51,7 @@ class GradingStats:
     factor_mean: float = 0.0
     factor_std: float = 0.0
     unchecked: str | None = None
+    loosened: Mapping[str, str] = field(default_factory=lambda: Frozen(), hash=False)
 
     def __str__(self) -> str:
         factors = ""
@@ -60,6 +63,7 @@ class GradingStats:
         judged += f"; {self.rescued} rescued from forgeries" if self.rescued else ""
         unconfirmed = f" ({self.unconfirmed} unconfirmed)" if self.unconfirmed else ""
         unchecked = f"; unchecked: {self.unchecked}" if self.unchecked else ""
+        unchecked += "".join(f"; check of {link} loosened: {reason}" for link, reason in self.loosened.items())
         return (
             f"groupwise grading ({self.mode}): {self.groups} groups, {self.mixed} mixed, "
             f"{self.grader_calls} grader calls, {self.grader_failures} failed (fell back), "
@@ -145,7 +149,8 @@ class Counters:
                 self._count = both
             return new
 
-    def snapshot(self) -> GradingStats:
+    def snapshot(self, loosened: Mapping[str, str] = MappingProxyType({})) -> GradingStats:
+        """The totals so far. `loosened`: as in `GradingStats`."""
         with self._lock:
             total = self._total
             return GradingStats(
@@ -165,6 +170,7 @@ class Counters:
                 factor_mean=self._mean,
                 factor_std=(self._squares / self._count) ** 0.5 if self._count else 0.0,
                 unchecked=self._unchecked,
+                loosened=Frozen(loosened),
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
