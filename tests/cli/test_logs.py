@@ -22,3 +22,17 @@ def test_an_error_is_shown_by_the_frames_of_the_persons_own_code(capsys):
     message, at = capsys.readouterr().err.splitlines()
     assert (message, at) == ("a call failed", f"  at {place}")
     assert place.endswith(" in test_an_error_is_shown_by_the_frames_of_the_persons_own_code")
+
+
+def test_an_endless_recursion_is_shown_by_its_ends(capsys):
+    def grade(group):
+        return grade(group)
+
+    try:
+        grade([])
+    except RecursionError as error:
+        places = frames(error)
+    assert len(places) == 13
+    assert places[0].endswith(" in test_an_endless_recursion_is_shown_by_its_ends")
+    assert places[6].endswith(" more places")
+    assert places[-1].endswith(" in grade")

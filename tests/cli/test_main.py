@@ -84,6 +84,14 @@ def test_a_reader_that_is_gone_before_a_short_answer_is_no_no(command, rows):
     assert (child.returncode, err) == (141, b"")
 
 
+@pytest.mark.parametrize("call", [["lint", "rank_group"], ["lint", "rank_group", "--json"], ["schema"], ["nothing"]])
+def test_without_any_output_the_exit_code_is_the_answer(run, monkeypatch, call):
+    answer = run(*call).code
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    assert run(*call).code == answer
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("call", [["check"], ["check", "--json"], ["grade"]], ids=" ".join)
 def test_output_that_cannot_be_written_is_an_error(command, rows, call):

@@ -32,6 +32,9 @@ VERSION = 1
 VARIABLE = "WHILEAI_CERTS"
 FOLDER = Path(".whileai") / "certs"
 
+AGAIN = "delete it and check the grader again"
+"""What to do about a file that is no certificate."""
+
 Status = Literal["valid", "stale", "refused", "missing"]
 
 
@@ -93,18 +96,18 @@ class Certificate:
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{name}: not a certificate: {error}; check the grader again") from None
+            raise ConfigError(f"{name}: not a certificate: {error}; {AGAIN}") from None
         wanted = {"certificate", *cls.__dataclass_fields__}
         if not isinstance(values, dict) or set(values) != wanted:
-            raise ConfigError(f"{name}: not a certificate: it needs exactly {', '.join(sorted(wanted))}")
+            raise ConfigError(f"{name}: not a certificate: it needs exactly {', '.join(sorted(wanted))}; {AGAIN}")
         if values.pop("certificate") != VERSION:
-            raise ConfigError(f"{name}: a certificate of another version; check the grader again")
+            raise ConfigError(f"{name}: a certificate of another version; {AGAIN}")
         texts = ("grader", "verdict", "mode")
         if not all(isinstance(values[key], str) for key in texts) or values["verdict"] not in ("yes", "no"):
-            raise ConfigError(f"{name}: not a certificate: {', '.join(texts)} must be text, verdict yes or no")
+            raise ConfigError(f"{name}: not a certificate: {', '.join(texts)} must be text, verdict yes or no; {AGAIN}")
         mappings = ("fingerprint", "figures", "loosened", "rows")
         if not all(isinstance(values[key], dict) for key in mappings):
-            raise ConfigError(f"{name}: not a certificate: {', '.join(mappings)} must be objects")
+            raise ConfigError(f"{name}: not a certificate: {', '.join(mappings)} must be objects; {AGAIN}")
         return cls(**values)
 
 
@@ -209,15 +212,38 @@ def save_certificate(certificate: Certificate, *, given: str | Path | None = Non
     return target
 
 
+def make_sure_of_place(grader: str, *, given: str | Path | None = None, start: Path | None = None) -> None:
+    """Raise before a check is paid for what `save_certificate` would raise after it.
+
+    Raises:
+        ConfigError: the place cannot be written to, or a file of this grader on the way is no certificate.
+    """
+    for _ in _records(grader, None, start):
+        pass
+    folder = Path(given).parent if given is not None and Path(given).suffix == ".json" else _folder(given, start)
+    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    if not nearest.is_dir():
+        why = f"{nearest} is no folder"
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+        why = f"{nearest} is not yours to write to"
+    else:
+        return
+    raise ConfigError(f"no certificate can be kept in {folder}: {why}; name a folder for them in {VARIABLE}")
+
+
 def _target(certificate: Certificate, given: str | Path | None, start: Path | None) -> Path:
-    if given is not None:
-        path = Path(given)
-        return path if path.suffix == ".json" else path / certificate.file_name
+    if given is not None and Path(given).suffix == ".json":
+        return Path(given)
+    return _folder(given, start) / certificate.file_name
+
+
+def _folder(given: str | Path | None, start: Path | None) -> Path:
+    """Where a certificate goes: see `save_certificate`."""
+    named = given or os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
     folders = list(_folders(start))
-    existing = [folder for folder in folders if folder.is_dir()]
-    named = os.environ.get(VARIABLE)
-    folder = Path(named) if named else existing[0] if existing else folders[0]
-    return folder / certificate.file_name
+    return next((folder for folder in folders if folder.is_dir()), folders[0])
 
 
 def _folders(start: Path | None) -> Iterator[Path]:
@@ -252,8 +278,10 @@ def _records(grader: str, given: str | Path | None, start: Path | None) -> Itera
 def _read(path: Path) -> Certificate:
     try:
         return Certificate.from_json(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not a certificate: {error}; {AGAIN}") from None
 
 
 def _rubrics(rubrics: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, OverflowMethod
 from rich.table import Table
@@ -23,6 +23,14 @@ def did(rollout: Rollout) -> str:
     """What a rollout did, in one line: the tools that it called, and what it said last."""
     calls = ", ".join(call.name for call in tool_calls(rollout.get("messages") or []))
     return visible(" ".join(" - ".join(filter(None, [calls, _last_words(rollout)])).split()))
+
+
+def asked(rollout: Rollout) -> str:
+    """What a rollout was asked, in one line: its prompt, or the last message of it."""
+    prompt = rollout["prompt"]
+    if not isinstance(prompt, str):
+        prompt = content_text(prompt[-1].get("content")) if prompt and isinstance(prompt[-1], Mapping) else ""
+    return visible(" ".join(prompt.split()))
 
 
 def place(index: int, rollout: Rollout, factors: dict[int, float], hacks: Sequence[int]) -> tuple[str, str]:

@@ -13,6 +13,9 @@ from rich.segment import ControlType
 
 from whileai.cli import output
 
+MAX_FRAMES = 12
+"""Frames of one error that are shown: as many from the outside as from the inside."""
+
 _OURS = str(Path(__file__).resolve().parents[1])
 
 
@@ -32,11 +35,15 @@ def logs_shown() -> Iterator[None]:
 
 def frames(error: BaseException) -> list[str]:
     """Where an error went through code that is not ours: `file.py:3 in grade`, the innermost last."""
-    return [
+    places = [
         f"{frame.filename}:{frame.lineno} in {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)
         if not str(Path(frame.filename).resolve()).startswith(_OURS)
     ]
+    if (left_out := len(places) - MAX_FRAMES) > 0:  # an endless recursion has a thousand
+        outer = MAX_FRAMES // 2
+        places[outer : outer + left_out] = [f"{left_out} more places"]
+    return places
 
 
 class _Handler(logging.Handler):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -62,6 +63,9 @@ for command in (new, lint, test, explain, check, grade, models, schema, demo):
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started this process
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
     try:
         with logs_shown():
             code = app(args=arguments, prog_name="whileai", standalone_mode=False)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
 from whileai.cli import output
-from whileai.cli.drawing import bar, cut, did, place, plain_table, signed
+from whileai.cli.drawing import asked, bar, cut, did, place, plain_table, signed
 from whileai.cli.explanation import Explanation
 from whileai.cli.logs import frames
 from whileai.cli.output import say
 from whileai.core.factors import quality_factors
-from whileai.core.rollout import content_text
 from whileai.core.verdict import Scores, Verdict
 from whileai.errors import kind_and_reason
 from whileai.grading import GroupwiseGrading
@@ -49,10 +47,7 @@ def _step(console: Console, title: str) -> None:
 
 def _received(console: Console, explanation: Explanation) -> None:
     group = explanation.group.rollouts
-    prompt = group[0]["prompt"]
-    if not isinstance(prompt, str):
-        prompt = content_text(prompt[-1].get("content")) if prompt and isinstance(prompt[-1], Mapping) else ""
-    shown = Text(" " * output.INDENT + output.visible(" ".join(prompt.split())), style="italic")
+    shown = Text(" " * output.INDENT + asked(group[0]), style="italic")
     shown.truncate(console.width, overflow=cut(console))
     console.print(shown)
     table = plain_table()

@@ -23,11 +23,11 @@ from rich.text import Text
 from whileai.checks.cases import run_golden
 from whileai.checks.gate import plan_gate, run_gate
 from whileai.checks.golden import golden_beside, load_golden
-from whileai.cli.drawing import BAR, arrow, bar, cut, less_mean, place, plain_table, signed
+from whileai.cli.drawing import BAR, arrow, asked, bar, cut, less_mean, place, plain_table, signed
 from whileai.cli.gate import show_report
 from whileai.cli.output import INDENT, heading, say
 from whileai.core.group import Group, Rollout
-from whileai.core.rollout import content_text, tool_calls
+from whileai.core.rollout import tool_calls
 from whileai.core.shaping import GroupShape
 from whileai.grading import GroupwiseGrading
 from whileai.loader import load_grader
@@ -150,9 +150,7 @@ def _show(console: Console, group: Group, shape: GroupShape, lesson: str) -> Non
             f"{signed(old)} {to} {signed(new)}",
             bar((new - old) / largest, ascii_only=console.options.ascii_only),
         )
-    asked = group[0]["prompt"]
-    text = asked if isinstance(asked, str) else content_text(asked[-1]["content"])
-    prompt = Text.assemble(" " * INDENT, (group[0]["scenario_id"], "bold"), "  ", (text, "italic"))
+    prompt = Text.assemble(" " * INDENT, (group[0]["scenario_id"], "bold"), "  ", (asked(group[0]), "italic"))
     prompt.truncate(console.width, overflow=overflow)
     console.print(prompt)
     say(console, lesson, "yellow")
