@@ -21,14 +21,15 @@ from whileai.checks.spread import report_spread
 from whileai.checks.standing import Standing, is_compiled
 from whileai.core import knobs
 from whileai.core.batch import Batch
-from whileai.core.group import GROUP_KEYS, RowGroup, groups_from_rows, rollout_from_row
+from whileai.core.group import RowGroup, groups_from_rows, require_one_group, rollout_from_row
+from whileai.core.naming import name_of
 from whileai.core.shaping import GroupShape, plain
 from whileai.core.spread import SpreadReport
 from whileai.core.stats import Counters, GradingStats, Tally
 from whileai.engine.failures import FailureLog
 from whileai.engine.grade import Calls, Progress, Task, grade_by_product, grade_by_verdict
 from whileai.engine.rubrics import FAILED, Rubrics
-from whileai.errors import BatchError, ConfigError, SpreadError, UncheckedGraderError, kind_and_reason
+from whileai.errors import ConfigError, SpreadError, UncheckedGraderError, kind_and_reason
 from whileai.simulations import defaults
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class GroupwiseGrading:
         """
         grader = self._usable()
         rollouts = [rollout_from_row(row, index, pass_threshold=self.pass_threshold) for index, row in enumerate(rows)]
-        _refuse_several_groups(rows)
+        require_one_group(rows)
         return self._shape(grader, [Task.of(rollouts)])[0].rewards if rollouts else []
 
     def shape(
@@ -273,8 +274,8 @@ class GroupwiseGrading:
         else:
             self._usable()
             if not self.accept_unchecked:
-                self._standing.warn_if_unchecked(_name(self.grader))
-        name = f"groupwise_{_name(self.grader)}"
+                self._standing.warn_if_unchecked(name_of(self.grader))
+        name = f"groupwise_{name_of(self.grader)}"
         return GroupwiseReward(self, verifier, num_generations, judge_in_eval=judge_in_eval, name=name, warmup=warmup)
 
     def trl_check(self, args: Any) -> list[str]:
@@ -322,16 +323,16 @@ class GroupwiseGrading:
 
     def __str__(self) -> str:
         if self.mode == "reward":
-            return f"GroupwiseGrading(mode=reward, grader={_name(self.grader)}, floor={self.floor})"
+            return f"GroupwiseGrading(mode=reward, grader={name_of(self.grader)}, floor={self.floor})"
         return (
-            f"GroupwiseGrading(mode={self.mode}, grader={_name(self.grader)}, cap={self.cap}, "
+            f"GroupwiseGrading(mode={self.mode}, grader={name_of(self.grader)}, cap={self.cap}, "
             f"min_factor={self.min_factor}, hack_zero={self.hack_zero})"
         )
 
     def _usable(self) -> Any:
         """The grader as it may shape rewards. Raises UncheckedGraderError."""
         return self._standing.usable(
-            _name(self.grader), knobs=self._gate_knobs, certificate=self.certificate, accepted=self.accept_unchecked
+            name_of(self.grader), knobs=self._gate_knobs, certificate=self.certificate, accepted=self.accept_unchecked
         )
 
     def _gate_knobs(self) -> GateKnobs:
@@ -401,28 +402,6 @@ class GroupwiseGrading:
         self._log.tell(failures, new_kinds, tally.grader_calls + tally.failures.get(FAILED, 0))
 
 
-def _refuse_several_groups(rows: Sequence[Mapping[str, Any]]) -> None:
-    first: dict[str, tuple[int, Any]] = {}
-    for number, row in enumerate(rows):
-        key = next((name for name in GROUP_KEYS if row.get(name) is not None), None)
-        if key is None or not isinstance(row[key], (str, int)):  # prompts that are messages are not compared
-            continue
-        before, value = first.setdefault(key, (number, row[key]))
-        if value != row[key]:
-            raise BatchError(
-                f"rows {before} and {number} are not of one group: their {key} is {value!r} and {row[key]!r}; "
-                "group() shapes the rows of one group, grade_rows() those of many"
-            )
-
-
-def _name(grader: Any) -> str:
-    name = getattr(grader, "__name__", None) or getattr(grader, "name", None)
-    if not isinstance(name, str):
-        inner = getattr(grader, "func", None)  # functools.partial
-        return _name(inner) if inner is not None else type(grader).__name__
-    return name
-
-
 def _validate(grading: GroupwiseGrading) -> None:
     if not callable(grading.grader):
         raise ConfigError(f"grader={grading.grader!r}: a callable is wanted")
@@ -430,30 +409,16 @@ def _validate(grading: GroupwiseGrading) -> None:
         raise ConfigError(f"mode={grading.mode!r}: 'advantage' or 'reward' is wanted")
     own_mode = getattr(grading.grader, "mode", grading.mode)
     if isinstance(own_mode, str) and own_mode != grading.mode:
-        raise ConfigError(f"mode={grading.mode!r}: {_name(grading.grader)} is written for mode={own_mode!r}")
+        raise ConfigError(f"mode={grading.mode!r}: {name_of(grading.grader)} is written for mode={own_mode!r}")
     if grading.rubrics is not None and grading.mode != "reward":
         raise ConfigError("rubrics are read in mode='reward' only: give the mode, or leave them out")
     if grading.rubrics is not None and not isinstance(grading.rubrics, Mapping) and not callable(grading.rubrics):
         raise ConfigError(f"rubrics={grading.rubrics!r}: a mapping from task id to rubric, or a callable, is wanted")
     if getattr(grading.grader, "writes_rubrics", False) is True:
-        raise ConfigError(f"grader: {_name(grading.grader)} writes rubrics and grades nothing; pass it as rubrics=")
+        raise ConfigError(f"grader: {name_of(grading.grader)} writes rubrics and grades nothing; pass it as rubrics=")
     if getattr(grading.rubrics, "writes_rubrics", True) is False:
-        raise ConfigError(f"rubrics: {_name(grading.rubrics)} writes no rubrics, it grades; pass it as grader=")
-    knobs.number("floor", grading.floor, low=0.0, high=1.0)
-    knobs.number("cap", grading.cap, low=1.0, infinite=True)
-    knobs.number("min_factor", grading.min_factor, low=0.0, high=1.0, open_low=True)
-    knobs.flag("hack_zero", grading.hack_zero)
-    knobs.flag("grade_all_pass", grading.grade_all_pass)
-    knobs.number("pass_threshold", grading.pass_threshold)
-    knobs.whole("concurrency", grading.concurrency, low=1)
-    for name in ("timeout_s", "deadline_s"):
-        if getattr(grading, name) is not None:
-            knobs.number(name, getattr(grading, name), low=0.0, open_low=True)
-    if grading.hack_reward is not None:
-        knobs.number("hack_reward", grading.hack_reward, high=math.nextafter(grading.pass_threshold, -math.inf))
-    knobs.number("spread_min_std", grading.spread_min_std, low=0.0)
-    knobs.number("spread_band", grading.spread_band, low=0.0)
-    knobs.number("spread_cluster_share", grading.spread_cluster_share, low=0.0, high=1.0)
+        raise ConfigError(f"rubrics: {name_of(grading.rubrics)} writes no rubrics, it grades; pass it as grader=")
+    knobs.check_method(grading)
     reason = grading.accept_unchecked
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
         raise ConfigError(f"accept_unchecked={reason!r}: the reason, as text, is wanted")

@@ -22,6 +22,7 @@ from whileai.checks.orders import content_digest
 from whileai.checks.report import Answer, CheckReport, Figure
 from whileai.checks.votes import GateKnobs, Grader, Outcome, Progress, Run, Subject, call_count, collect_votes
 from whileai.core.group import Group, groups_from_rows
+from whileai.core.naming import name_of
 from whileai.engine.schedule import run_calls
 from whileai.errors import NOT_MADE, ConfigError, kind_and_reason
 from whileai.spec.models import CheckRules
@@ -211,14 +212,3 @@ def _verdict(found: Sequence[Figure]) -> Answer:
     if "no" in rest:
         return "no"
     return "not enough data" if "not enough data" in rest else "yes"
-
-
-def name_of(grader: Any) -> str:
-    """What to call a grader: its name, its function's name, or its class."""
-    while True:
-        name = getattr(grader, "name", None) or getattr(grader, "__name__", None)
-        if isinstance(name, str):
-            return name
-        if not hasattr(grader, "func"):  # functools.partial
-            return type(grader).__name__
-        grader = grader.func

@@ -182,6 +182,21 @@ def is_id(value: Any) -> bool:
     return given(value) and value != ""
 
 
+def require_one_group(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise `BatchError` where rows say that they are of several groups."""
+    first: dict[str, tuple[int, Any]] = {}
+    for number, row in enumerate(rows):
+        key = next((name for name in GROUP_KEYS if row.get(name) is not None), None)
+        if key is None or not isinstance(row[key], (str, int)):  # prompts that are messages are not compared
+            continue
+        before, value = first.setdefault(key, (number, row[key]))
+        if value != row[key]:
+            raise BatchError(
+                f"rows {before} and {number} are not of one group: their {key} is {value!r} and {row[key]!r}; "
+                "group() shapes the rows of one group, grade_rows() those of many"
+            )
+
+
 def _group_key(row: Mapping[str, Any], number: int) -> tuple[str, bool, str]:
     """Name, whether the id is text ("0" is not 0), and the id."""
     for name in GROUP_KEYS:

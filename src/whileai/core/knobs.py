@@ -43,3 +43,22 @@ def flag(name: str, value: object) -> None:
     """Raise `ConfigError` unless `value` is True or False."""
     if not isinstance(value, bool):
         raise ConfigError(f"{name}={shown(value)}: True or False is wanted")
+
+
+def check_method(method: Any) -> None:
+    """Raise `ConfigError`, naming it, for a knob of `GroupwiseGrading` outside its range."""
+    number("floor", method.floor, low=0.0, high=1.0)
+    number("cap", method.cap, low=1.0, infinite=True)
+    number("min_factor", method.min_factor, low=0.0, high=1.0, open_low=True)
+    flag("hack_zero", method.hack_zero)
+    flag("grade_all_pass", method.grade_all_pass)
+    number("pass_threshold", method.pass_threshold)
+    whole("concurrency", method.concurrency, low=1)
+    for name in ("timeout_s", "deadline_s"):
+        if getattr(method, name) is not None:
+            number(name, getattr(method, name), low=0.0, open_low=True)
+    if method.hack_reward is not None:
+        number("hack_reward", method.hack_reward, high=math.nextafter(method.pass_threshold, -math.inf))
+    number("spread_min_std", method.spread_min_std, low=0.0)
+    number("spread_band", method.spread_band, low=0.0)
+    number("spread_cluster_share", method.spread_cluster_share, low=0.0, high=1.0)
