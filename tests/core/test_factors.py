@@ -146,6 +146,13 @@ def test_hacks_alone_leave_the_others_equal():
     assert quality_factors(Verdict(None, None, (0, 1)), [0, 1], hack_zero=False) == {0: 0.5, 1: 0.5}
 
 
+@pytest.mark.parametrize("verdict", [Verdict(((0,), (1,), (2,))), Verdict(((0, 1), (2,))), Verdict(None, None, (2,))])
+def test_a_min_factor_of_numpy_makes_plain_floats(verdict):
+    factors = quality_factors(verdict, [0, 1, 2], min_factor=np.float32(0.1), hack_zero=False)
+    assert all(type(factor) is float for factor in factors.values())
+    assert factors[2] == float(np.float32(0.1))
+
+
 def test_no_factor_is_ever_zero():
     verdict = Verdict(None, {0: 5e-324, 1: 1.0}, (2,))
     assert quality_factors(verdict, [0, 1, 2], hack_zero=False)[2] > 0.0

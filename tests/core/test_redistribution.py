@@ -177,6 +177,18 @@ def test_cap_then_recentre():
     assert redistribute([1, 1, 0, 0], {0: 0.2, 1: 0.1}, cap=math.inf) == pytest.approx([2 / 3, 1 / 3, -0.5, -0.5])
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-120, 1.0, 1e120, 1e300])
+def test_the_cap_binds_at_any_magnitude(scale):
+    rewards, factors = [scale, scale, 0.0, 0.0], [0.2, 0.1, 1.0, 1.0]
+    wanted = [scale * share for share in (0.4375, 0.2875, -0.3625, -0.3625)]
+    for cap in (3.0, 3, np.float32(3)):
+        assert redistribute(rewards, factors, cap, scale / 2) == pytest.approx(wanted, rel=1e-12)
+        assert redistribute_batch([rewards], [factors], cap, scale / 2)[0] == pytest.approx(wanted, rel=1e-12)
+    steep = [1e-310, 0.5e-310, 1.0, 1.0]  # subnormal: about nine digits
+    assert redistribute([1, 1, 0, 0], steep, 1) == pytest.approx([0.25, 0.25, -0.25, -0.25])
+    assert redistribute([1, 1, 0, 0], steep, math.inf) == pytest.approx([2 / 3, 1 / 3, -0.5, -0.5], rel=1e-9)
+
+
 def test_the_cap_does_not_bind_at_lambda():
     factors = {0: 0.5, 1: 0.5}  # lambda is exactly 2
     assert redistribute([1, 1, 0, 0], factors, cap=2.0) == [0.5, 0.5, -0.5, -0.5]

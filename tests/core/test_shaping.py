@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from whileai.core.factors import factors_from_ranking
 from whileai.core.redistribution import redistribute
-from whileai.core.shaping import VECTORISE_FROM, plain, shape_by_product, shape_by_verdict
+from whileai.core.shaping import VECTORISE_FROM, GroupShape, plain, shape_by_product, shape_by_verdict
 from whileai.core.verdict import Verdict
 
 KNOBS = {"cap": 3.0, "min_factor": 0.5, "hack_zero": True, "hack_reward": None}
@@ -27,7 +27,8 @@ def shaped(rewards, verdict, **knobs):
     (one,) = shape_by_verdict([group], **{**KNOBS, **knobs})
     *_, last = shape_by_verdict([group] * VECTORISE_FROM, **{**KNOBS, **knobs})
     assert last.rewards == pytest.approx(one.rewards, rel=1e-12, abs=1e-12)
-    assert last[1:] == one[1:]
+    assert last._replace(rewards=[], moved=0.0) == one._replace(rewards=[], moved=0.0)
+    assert last.moved == pytest.approx(one.moved, rel=1e-12)
     assert all(type(reward) is float and math.isfinite(reward) for reward in one.rewards)
     return one
 
@@ -41,6 +42,7 @@ def test_a_prime_plus_the_mean():
     assert shape.rewards == [1.1666666666666665, 0.8333333333333333, 0.0, 0.0]
     assert shape.factors == {0: 1.0, 1: 0.5}
     assert (shape.hacks, shape.capped, shape.failures, shape.verdict) == ((), False, (), ranked(0, 1))
+    assert shape.moved == pytest.approx(4 / 3)
 
 
 @pytest.mark.parametrize("low", [0.0, -1.0])
@@ -60,6 +62,15 @@ def test_what_a_hack_becomes():
     assert hack([1.0, -2.0, None]) == -2.0
     assert hack([1.0, 0.0], hack_reward=-0.5) == -0.5
     assert hack([1.0, -1.0], hack_reward=0.25) == 0.25
+
+
+def test_knobs_of_numpy_are_as_exact_as_others():
+    wanted = shaped([1.0, 1.0, 1.0, 0.0], ranked(0, 1, hacks=[2]), cap=1.1, min_factor=0.1, hack_reward=0.25)
+    small = {"cap": np.float32(1.1), "min_factor": np.float32(0.1), "hack_reward": np.float16(0.25)}
+    found = shaped([1.0, 1.0, 1.0, 0.0], ranked(0, 1, hacks=[2]), **small)
+    assert found.rewards == pytest.approx(wanted.rewards, abs=1e-7)
+    assert sum(found.rewards) == pytest.approx(2.25, abs=1e-15)
+    assert all(type(factor) is float for factor in found.factors.values())
 
 
 def test_the_only_pass_a_hack():
@@ -93,6 +104,7 @@ def test_a_hack_that_is_not_zeroed_keeps_its_reward_and_comes_last():
 def test_a_capped_group_says_so():
     shape = shaped([1.0, 1.0, 0.0, 0.0], Verdict(None, {0: 0.2, 1: 0.1}))
     assert shape.capped and shape.rewards == pytest.approx([0.9375, 0.7875, 0.1375, 0.1375])
+    assert shape.moved == pytest.approx(1 / 0.15)
     assert not shaped([1.0, 1.0, 0.0, 0.0], Verdict(None, {0: 0.2, 1: 0.1}), cap=math.inf).capped
 
 
@@ -151,7 +163,8 @@ def test_many_groups_say_what_each_says_alone(groups, hack_zero, cap):
     for group, shape in zip(groups, shape_by_verdict(groups, **knobs), strict=True):
         (alone,) = shape_by_verdict([group], **knobs)
         assert shape.rewards == pytest.approx(alone.rewards, rel=1e-12, abs=1e-12)
-        assert shape[1:] == alone[1:]
+        assert shape._replace(rewards=[], moved=0.0) == alone._replace(rewards=[], moved=0.0)
+        assert shape.moved == pytest.approx(alone.moved, rel=1e-12)
         rewards, _, verdict = group
         scored = [index for index, reward in enumerate(rewards) if reward is not None]
         if not scored:
@@ -179,7 +192,7 @@ def test_rewards_at_the_end_of_the_float_range(times, recwarn):
 def test_a_group_that_no_verdict_touches():
     failure = RuntimeError("down")
     assert plain([1.0, 0.0]).rewards == [1.0, 0.0]
-    assert plain([1.0, None, 0.0], (failure,)) == ([1.0, 0.5, 0.0], {}, (), False, (failure,), None)
+    assert plain([1.0, None, 0.0], (failure,)) == GroupShape([1.0, 0.5, 0.0], {}, failures=(failure,))
     assert plain([None, None]).rewards == [0.0, 0.0] and plain([]).rewards == []
     assert plain([MAX, MAX, None]).rewards == pytest.approx([MAX] * 3)
     given = [1.0, 0.0]

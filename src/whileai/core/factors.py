@@ -39,7 +39,7 @@ def factors_from_ranking(
     if isinstance(ranking, (str, bytes, set, frozenset, Mapping)):
         raise ValueError(f"ranking {shown(ranking)}: a list of indices, best first, is wanted")
     tiers = [tuple(map(_index, _members(entry))) for entry in ranking]
-    factors = _by_place([tier for tier in tiers if tier], float(min_factor))
+    factors = _by_place([tier for tier in tiers if tier], min_factor)
     if len(factors) != sum(map(len, tiers)):
         raise ValueError(f"ranking {shown(ranking)} names an index twice")
     return factors
@@ -69,7 +69,7 @@ def quality_factors(
     given: Mapping[int, float] = verdict.factors or {}
     factors = {index: given.get(index, 1.0) for index in passes if index not in hacks}
     if hacks and not hack_zero:
-        worst = min_factor * min(factors.values(), default=1.0) or _LEAST
+        worst = float(min_factor) * min(factors.values(), default=1.0) or _LEAST
         factors.update(dict.fromkeys(hacks, worst))
     return factors
 
@@ -81,11 +81,11 @@ def _by_place(tiers: Sequence[tuple[int, ...]], min_factor: float) -> dict[int, 
         line = _line(places, min_factor)
         return {index: line[place] for place, index in enumerate(indices)}
     factors: dict[int, float] = {}
-    step = (1.0 - min_factor) / (places - 1) if places > 1 else 0.0
+    step = (1.0 - float(min_factor)) / (places - 1) if places > 1 else 0.0
     first = 0
     for tier in tiers:
         middle = first + (len(tier) - 1) / 2
-        factors.update(dict.fromkeys(tier, max(min_factor, 1.0 - step * middle)))
+        factors.update(dict.fromkeys(tier, max(float(min_factor), 1.0 - step * middle)))
         first += len(tier)
     return factors
 
@@ -94,8 +94,8 @@ def _by_place(tiers: Sequence[tuple[int, ...]], min_factor: float) -> dict[int, 
 def _line(places: int, min_factor: float) -> tuple[float, ...]:
     if places <= 1:
         return (1.0,) * places
-    step = (1.0 - min_factor) / (places - 1)
-    return tuple(max(min_factor, 1.0 - step * place) for place in range(places))
+    step = (1.0 - float(min_factor)) / (places - 1)
+    return tuple(max(float(min_factor), 1.0 - step * place) for place in range(places))
 
 
 def _members(entry: object) -> Collection[object]:

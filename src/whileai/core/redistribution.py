@@ -53,7 +53,7 @@ def redistribute(
         ValueError: a reward is no finite number, a pass has no factor or one outside (0, 1], factors that are not
             this group's, a cap below 1.
     """
-    _check_knobs(cap, pass_threshold)
+    cap, pass_threshold = _knobs(cap, pass_threshold)
     rewards = [*rewards]
     try:
         values = list(map(float, rewards))
@@ -165,7 +165,7 @@ def redistribute_batch(
     """
     import numpy as np
 
-    _check_knobs(cap, pass_threshold)
+    cap, pass_threshold = _knobs(cap, pass_threshold)
     reward, factor = _numbers(rewards, "rewards"), _numbers(factors, "factors")
     if reward.ndim != 2 or factor.shape != reward.shape:
         raise ValueError(f"rewards {reward.shape} and factors {factor.shape}: both are (groups, size)")
@@ -216,10 +216,12 @@ def redistribute_masked(
     return result, moved
 
 
-def _check_knobs(cap: float, pass_threshold: float) -> None:
-    if not (type(cap) is float and cap >= 1.0 and type(pass_threshold) is float and pass_threshold == pass_threshold):
-        knobs.number("cap", cap, low=1.0, infinite=True)
-        knobs.number("pass_threshold", pass_threshold)
+def _knobs(cap: float, pass_threshold: float) -> tuple[float, float]:
+    if type(cap) is float and cap >= 1.0 and type(pass_threshold) is float and pass_threshold == pass_threshold:
+        return cap, pass_threshold
+    knobs.number("cap", cap, low=1.0, infinite=True)
+    knobs.number("pass_threshold", pass_threshold)
+    return float(cap), float(pass_threshold)  # in numpy's smaller floats everything would be computed in those
 
 
 def _check_places(factors: Mapping[int, float] | Sequence[float], size: int) -> None:

@@ -59,6 +59,7 @@ def shape_by_verdict(
     hack_reward: float | None,
 ) -> list[GroupShape]:
     """Advantage mode: rewards, passing indices and verdict of each group to its shape."""
+    cap = float(cap)  # in numpy's smaller floats everything would be computed in those
     prepared = []
     for rewards, passes, verdict in groups:
         factors = quality_factors(verdict, passes, min_factor=min_factor, hack_zero=hack_zero)
@@ -76,7 +77,7 @@ def hacks_reset(rewards: Sequence[float | None], hacks: Sequence[int], hack_rewa
     reset = list(rewards)
     lowest = min(reward for reward in rewards if reward is not None)
     for index in hacks:
-        reset[index] = min(0.0, lowest) if hack_reward is None else hack_reward
+        reset[index] = min(0.0, lowest) if hack_reward is None else float(hack_reward)
     return reset
 
 
