@@ -386,11 +386,12 @@ class GroupwiseGrading:
                 hack_reward=self.hack_reward,
             )
         graded = dict(zip(chosen, shapes, strict=True))
+        hears = is_compiled(grader)
         for shape in shapes:
-            tally.factors.extend(shape.factors.values())
+            tally.factors += shape.factors.values()
             tally.hacks += len(shape.hacks)
             tally.lambda_capped += shape.capped
-            if shape.verdict is not None and is_compiled(grader):
+            if hears and shape.verdict is not None:
                 tally.heard(shape.verdict.extra)
         self._count(tally, [failure for shape in shapes for failure in shape.failures])
         return [graded.get(number) or plain(task.rewards) for number, task in enumerate(tasks)]

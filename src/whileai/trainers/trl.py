@@ -85,6 +85,7 @@ class GroupwiseReward:
         def load() -> Rows:
             return self._rows(prompts, completions, columns)
 
+        outcomes: Sequence[RowOutcome] | None = None
         if rows % size and others is not None:
             outcomes = shape_split(
                 others, rows, size, load, call.shape, remark=call.failure, deadline_s=self.shaper.deadline_s
@@ -96,11 +97,13 @@ class GroupwiseReward:
                 "has the rest: is num_generations the trainer's own?"
             )
         else:
-            outcomes = call.shape(load())
+            rewards = call.judge_groups(load())
+            if columns.get("log_extra") is not None:
+                outcomes = call.outcomes()
         if self.warmup is not None and view.training:
             self.warmup.step(call.groups, others)
-        self._log(view, columns, outcomes, call)
-        return [outcome.reward for outcome in outcomes]
+        self._log(view, columns, outcomes or (), call)
+        return rewards if outcomes is None else [outcome.reward for outcome in outcomes]
 
     def _size(self, view: TrainerView) -> int:
         if view.group_size is not None and (self.num_generations is None or not view.training):
@@ -204,6 +207,7 @@ class _Call:
         self.keep = reward.warmup is not None and reward.warmup.warming and view.training
         self.judge = (view.training or reward.judge_in_eval) and (reward.warmup is None or reward.warmup.grading)
         self.shrink = view.shrink if reward.shaper.mode == "advantage" else 1.0
+        self.rewards: list[Sequence[float | None]] = []  # the verifier's
         self.shapes: list[GroupShape] = []
         self.groups: list[Group] = []  # for a warm-up
         self.judge_seconds = 0.0
@@ -213,8 +217,13 @@ class _Call:
 
     def shape(self, rows: Rows) -> list[RowOutcome]:
         """One outcome per row of whole groups."""
+        self.judge_groups(rows)
+        return self.outcomes()
+
+    def judge_groups(self, rows: Rows) -> list[float]:
+        """The shaped reward of each row of whole groups."""
         begin = time.monotonic()
-        rewards = [rows.rewards[start : start + self.size] for start in range(0, len(rows), self.size)]
+        self.rewards = [rows.rewards[start : start + self.size] for start in range(0, len(rows), self.size)]
         columns = dict(rows.columns)
         given: dict[str, Any] = {
             "group_size": self.size,
@@ -225,7 +234,7 @@ class _Call:
         if self.judge:
             self.shapes = self.shaper.shape_groups(rows.rewards, rows.prompts, rows.completions, **given)
         else:
-            self.shapes = [plain(group) for group in rewards]
+            self.shapes = [plain(group) for group in self.rewards]
         if self.keep:
             threshold = self.shaper.pass_threshold
             batch = Batch(rows.rewards, rows.prompts, rows.completions, pass_threshold=threshold, **given)
@@ -236,9 +245,12 @@ class _Call:
             self.cost["judge_unpriced"] = float(cost.unknown - self.before.unknown)
         if self.shrink != 1.0:
             self.shapes = [_shrunk(shape, self.shrink) for shape in self.shapes]
-        return [
-            outcome for shape, group in zip(self.shapes, rewards, strict=True) for outcome in outcomes_of(shape, group)
-        ]
+        return [reward for shape in self.shapes for reward in shape.rewards]
+
+    def outcomes(self) -> list[RowOutcome]:
+        """What happened to each row, for the table of completions and for the ranks that share a group."""
+        groups = zip(self.shapes, self.rewards, strict=True)
+        return [outcome for shape, rewards in groups for outcome in outcomes_of(shape, rewards)]
 
     def failure(self) -> str:
         """The first failed call, if one failed."""

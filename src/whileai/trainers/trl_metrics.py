@@ -55,15 +55,16 @@ def outcomes_of(shape: GroupShape, rewards: Sequence[float | None]) -> list[RowO
     hacks: Sequence[int] = shape.hacks if verdict is None else verdict.hacks
     reasons = None if verdict is None else verdict.extra.get("reasons", verdict.extra.get("reason"))
     levels = sorted(factors.values(), reverse=True) if verdict and (verdict.ranking or verdict.factors) else []
+    ranks = {level: levels.index(level) + 1 for level in levels}
     fell = "; ".join(reason_of(failure) for failure in shape.failures)
     return [
         RowOutcome(
             shaped,
             reward,
             factors.get(index),
-            levels.index(factors[index]) + 1 if levels and index in factors else None,
+            ranks.get(factors[index]) if index in factors else None,
             index in hacks,
-            fell or _said(reasons, index),
+            fell or ("" if reasons is None else _said(reasons, index)),
         )
         for index, (shaped, reward) in enumerate(zip(shape.rewards, rewards, strict=True))
     ]

@@ -119,7 +119,7 @@ def _rewards(found: Any, rows: int) -> list[float | None]:
     if not listed or len(found) != rows:
         what = f"{len(found)} rewards" if listed else type(found).__name__
         raise BatchError(f"the verifier returned {what} for {rows} completions: one per completion is wanted")
-    if all(type(reward) is float and reward - reward == 0.0 for reward in found):
+    if set(map(type, found)) == {float} and (total := sum(found)) - total == 0.0:  # finite, so every one of them is
         return list(found)
     return [as_reward(reward, f"row {row}") for row, reward in enumerate(found)]
 
