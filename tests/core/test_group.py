@@ -219,7 +219,7 @@ def test_a_known_prompt_ends_where_it_ends():
     only_completion = rollout_from_row({"reward": 1, "prompt": example, "messages": [ACT, RESULT]}, 0)
     assert only_completion["messages"] == [ACT, RESULT]
     other = rollout_from_row({"reward": 1, "prompt": "refund?", "messages": [SYSTEM, USER, ACT]}, 0)
-    assert (other["prompt"], other["messages"]) == ("refund?", [ACT])
+    assert (other["prompt"], other["messages"]) == ([SYSTEM, USER], [ACT])
 
 
 def test_messages_without_an_act_have_an_empty_completion():
