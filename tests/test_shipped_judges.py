@@ -1,6 +1,7 @@
 """The shipped judges: well formed, current with their recordings, right on their golden cases, on any provider."""
 
 import json
+import pickle
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -47,6 +48,16 @@ def test_its_golden_cases_hold_offline_by_its_first_link_alone(name: str):
     results = run_golden(link, golden_beside(GRADERS / f"{name}.yaml"))
     assert len(results) >= 3
     assert [str(result) for result in results if not result.ok] == []
+
+
+@pytest.mark.parametrize("name", ["agent_craft", "panel"])
+def test_it_finds_its_recordings_after_a_pickle_in_another_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    carried = pickle.dumps(load_grader(name, models=MODELS))
+    monkeypatch.chdir(tmp_path)
+    (link, *_) = pickle.loads(carried).links
+    assert all(result.ok for result in run_golden(link, golden_beside(GRADERS / f"{name}.yaml")))
 
 
 @pytest.mark.parametrize("name", JUDGES)

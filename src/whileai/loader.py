@@ -20,6 +20,7 @@ from whileai.kinds.chain import Answers, Chain
 from whileai.kinds.runner import Runner
 from whileai.spec.fingerprint import spec_parts
 from whileai.spec.judges import LlmSpec, Member, PanelSpec
+from whileai.spec.library import library_folder
 from whileai.spec.models import GraderSpec, PythonSpec, RulesSpec
 from whileai.spec.reading import SpecFile, SpecReader
 from whileai.spec.sources import Sources
@@ -381,6 +382,8 @@ class _Compiler:
 def _recording(file: SpecFile) -> Path:
     """Where the recorded replies of a spec stand."""
     path = file.source.path
+    if not path.is_absolute():  # a shipped spec that travelled with a pickle
+        path = library_folder("graders").parent / path
     return path.with_name(path.name.removesuffix(".yaml") + ".recorded.jsonl")
 
 
