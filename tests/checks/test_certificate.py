@@ -13,7 +13,6 @@ from whileai.checks.certificate import (
     digest,
     find_certificate,
     gate_fingerprint,
-    make_sure_of_place,
     save_certificate,
 )
 from whileai.checks.report import CheckReport, Figure
@@ -207,26 +206,6 @@ def test_a_broken_file_is_an_error_that_names_it(project, text):
     with pytest.raises(ConfigError, match=path.name) as said:
         status()
     assert str(said.value).endswith("; delete it and check the grader again")
-    with pytest.raises(ConfigError, match=path.name):
-        make_sure_of_place("g")
-    path.unlink()
-    make_sure_of_place("g")
-
-
-@pytest.mark.parametrize("given", [None, "own", "own/g.json", "own/deep/g.json"])
-def test_a_place_that_cannot_be_written_to_is_said_before_a_check(project, given):
-    make_sure_of_place("g", given=given)
-    assert not list(project.iterdir()), "nothing is made yet"
-    (project / (Path(given).parts[0] if given else ".whileai")).write_text("a file")
-    with pytest.raises(ConfigError, match="is no folder; name a folder for them in WHILEAI_CERTS"):
-        make_sure_of_place("g", given=given)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
-def test_a_folder_that_may_not_be_written_to_is_said_before_a_check(project):
-    project.chmod(0o555)
-    with pytest.raises(ConfigError, match="is not yours to write to"):
-        make_sure_of_place("g")
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,19 @@ def test_verify_names_what_changed_and_the_command(run, put, folder, rows, chang
     assert done.lines[-1] == "to check it again: whileai check mine.yaml --rows ROWS"
 
 
+def test_a_broken_certificate_is_said_before_the_calls_are_paid_for(run, put, folder, rows):
+    put("fn.py", "def grade(group):\n    open('called', 'w').close()\n    return {}\n")
+    put("mine.yaml", python())
+    put(".whileai/certs/mine-0123456789ab.json", "<<<<<<< a merge")
+    done = run("check", "mine.yaml", "--rows", rows)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.rstrip().endswith("; delete it and check the grader again")
+    assert not (folder / "called").exists()
+    (folder / ".whileai/certs/mine-0123456789ab.json").unlink()
+    assert run("check", "mine.yaml", "--rows", rows).code == 1
+    assert (folder / "called").exists()
+
+
 def test_verify_says_so_after_a_refusal(run, put, rows):
     put("fn.py", BY_PLACE)
     put("mine.yaml", python())

@@ -125,11 +125,16 @@ def certify(
     Returns:
         The report, and where its certificate or refusal stands. None for "not enough data", which leaves none, and
         where it cannot be written: it then holds in this process only.
+
+    Raises:
+        ConfigError: before any call: a file of this grader is no certificate.
     """
+    fingerprint = fingerprint_of(link, knobs)
+    find_certificate(link.link_name, fingerprint)  # what is wrong there is said before the calls are paid for
     report = run_gate(link, plan, rules=link.spec.check, knobs=knobs, progress=progress)
     if report.verdict == "not enough data":
         return report, None
-    record = Certificate.of(report, fingerprint_of(link, knobs))
+    record = Certificate.of(report, fingerprint)
     with _lock:
         _here[record.file_name] = record
     try:
@@ -160,8 +165,8 @@ def admit(grader: LinkedGrader, *, knobs: GateKnobs, certificate: str | Path | N
     if findings[first].status != "valid":
         raise UncheckedGraderError(
             f"{first} may not train yet: {findings[first]}. Run `{command_for(grader)}` on "
-            "rollouts that you have (from Python: gar.check_spread(rows), with this object's own knobs), or pass "
-            "accept_unchecked='the reason'"
+            "rollouts that you have (from Python: gar.check_spread(rows), with this object's own knobs); without any, "
+            "let trl_reward(verifier, warmup_groups=40) take them from training; or pass accept_unchecked='the reason'"
         )
     skipped = {name: str(finding) for name, finding in findings.items() if finding.status != "valid"}
     for name, why in skipped.items():

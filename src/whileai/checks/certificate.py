@@ -212,38 +212,15 @@ def save_certificate(certificate: Certificate, *, given: str | Path | None = Non
     return target
 
 
-def make_sure_of_place(grader: str, *, given: str | Path | None = None, start: Path | None = None) -> None:
-    """Raise before a check is paid for what `save_certificate` would raise after it.
-
-    Raises:
-        ConfigError: the place cannot be written to, or a file of this grader on the way is no certificate.
-    """
-    for _ in _records(grader, None, start):
-        pass
-    folder = Path(given).parent if given is not None and Path(given).suffix == ".json" else _folder(given, start)
-    nearest = next(place for place in (folder, *folder.parents) if place.exists())
-    if not nearest.is_dir():
-        why = f"{nearest} is no folder"
-    elif not os.access(nearest, os.W_OK | os.X_OK):
-        why = f"{nearest} is not yours to write to"
-    else:
-        return
-    raise ConfigError(f"no certificate can be kept in {folder}: {why}; name a folder for them in {VARIABLE}")
-
-
 def _target(certificate: Certificate, given: str | Path | None, start: Path | None) -> Path:
-    if given is not None and Path(given).suffix == ".json":
-        return Path(given)
-    return _folder(given, start) / certificate.file_name
-
-
-def _folder(given: str | Path | None, start: Path | None) -> Path:
-    """Where a certificate goes: see `save_certificate`."""
-    named = given or os.environ.get(VARIABLE)
-    if named:
-        return Path(named)
+    if given is not None:
+        path = Path(given)
+        return path if path.suffix == ".json" else path / certificate.file_name
     folders = list(_folders(start))
-    return next((folder for folder in folders if folder.is_dir()), folders[0])
+    existing = [folder for folder in folders if folder.is_dir()]
+    named = os.environ.get(VARIABLE)
+    folder = Path(named) if named else existing[0] if existing else folders[0]
+    return folder / certificate.file_name
 
 
 def _folders(start: Path | None) -> Iterator[Path]:
