@@ -6,11 +6,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from whileai.core.verdict import read_verdict
-from whileai.errors import GraderFailure, SpecError, UnusableVerdict
+from whileai.errors import BatchError, ConfigError, GraderFailure, SpecError, UnusableVerdict
 from whileai.grading import GroupwiseGrading
 from whileai.loader import CompiledGrader, lint, load_grader
 
@@ -67,6 +68,30 @@ def test_a_bare_name_is_a_shipped_grader_and_a_path_is_not(folder: Path, monkeyp
     for missing, said in (("mine", "no shipped file of graders"), ("./rank.yaml", "there is no file ./rank.yaml")):
         with pytest.raises(SpecError, match=said):
             load_grader(missing)
+
+
+def test_what_is_no_spec_is_said_by_reading_and_by_lint(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(folder)
+    (folder / "deep").mkdir()
+    for path in (".", "./deep", folder / "deep"):
+        with pytest.raises(SpecError, match=r"is a folder \(name a file in it\)") as caught:
+            load_grader(path)
+        assert lint(path) == caught.value.problems
+    for reading in (load_grader, lint):
+        with pytest.raises(TypeError, match=r"os\.PathLike object, not NoneType"):
+            reading(None)  # type: ignore[arg-type]
+    for given in ("mine.yaml", Path("mine.yaml")):
+        with pytest.raises(ConfigError, match=r"\(whileai.load_grader\('mine.yaml'\) makes one of a spec\)"):
+            GroupwiseGrading(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [None, {"reward": 1}, "group", [{"reward": 1, "completion": "x"}], [None]])
+def test_what_is_no_group_is_said_before_anything_is_called(folder: Path, given: Any):
+    grader = load_grader(folder / "mine.yaml")
+    with pytest.raises(BatchError, match="mine: a group is wanted, a list of rollouts with index"):
+        grader(given)
+    with pytest.raises(BatchError, match="mine: a group is wanted"):
+        asyncio.run(grader.agrade(given))
 
 
 def test_every_mistake_is_raised_at_once(folder: Path):

@@ -11,6 +11,7 @@ import functools
 import logging
 import math
 import operator
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -404,8 +405,11 @@ class GroupwiseGrading:
 
 
 def _validate(grading: GroupwiseGrading) -> None:
-    if not callable(grading.grader):
-        raise ConfigError(f"grader={grading.grader!r}: a callable is wanted")
+    given: object = grading.grader
+    if not callable(given):
+        spec = isinstance(given, (str, os.PathLike))
+        remedy = f" (whileai.load_grader({str(given)!r}) makes one of a spec)" if spec else ""
+        raise ConfigError(f"grader={given!r}: a callable is wanted{remedy}")
     if grading.mode not in ("advantage", "reward"):
         raise ConfigError(f"mode={grading.mode!r}: 'advantage' or 'reward' is wanted")
     own_mode = getattr(grading.grader, "mode", grading.mode)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whileai.core.group import Group
-from whileai.errors import ConfigError, Problem, SpecError, UnusableVerdict
+from whileai.errors import BatchError, ConfigError, Problem, SpecError, UnusableVerdict
 from whileai.kinds.chain import Answers, Chain
 from whileai.kinds.runner import Runner
 from whileai.spec.fingerprint import spec_parts
@@ -118,16 +118,15 @@ class CompiledGrader:
         """The verdict on a group (a mapping that `read_verdict` takes), or the scores of one rollout.
 
         Raises:
-            UnusableVerdict: a declared column is missing. GraderFailure: no link has a usable verdict.
+            BatchError: what was given is no group. UnusableVerdict: a declared column is missing. GraderFailure: no
+            link has a usable verdict.
         """
-        if self.columns:
-            self._require_columns(said[0])
+        self._look_at(said[0])
         return self._chain(*said)
 
     async def agrade(self, *said: Any) -> Any:
         """The same, awaited on the running loop."""
-        if self.columns:
-            self._require_columns(said[0])
+        self._look_at(said[0])
         return await self._chain.agrade(*said)
 
     @property
@@ -229,11 +228,20 @@ class CompiledGrader:
         return _restored, (source.key, source.shown, origin.sources.kept, origin.roles, names, self.skipped)
 
     def _single_vote(self, *said: Any, repeat: int) -> Any:
-        self._require_columns(said[0])
+        self._look_at(said[0])
         return self._links[0].runner.single_vote(*said, repeat=repeat)  # type: ignore[attr-defined]
 
-    def _require_columns(self, first: Any) -> None:
+    def _look_at(self, first: Any) -> None:
         rollouts: Group = first if isinstance(first, list) else [first]
+        if self.mode == "advantage" and not all(
+            isinstance(rollout, dict) and "index" in rollout and "passed" in rollout for rollout in rollouts
+        ):
+            raise BatchError(
+                f"{self.name}: a group is wanted, a list of rollouts with index, prompt, completion, reward and "
+                "passed; whileai.GroupwiseGrading(grader).group(rows) makes one of rows and grades it"
+            )
+        if not self.columns:
+            return
         for rollout in rollouts:
             missing = [column for column in self.columns if column not in rollout]
             if missing:

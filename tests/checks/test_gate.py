@@ -125,7 +125,7 @@ def test_what_is_a_no_already_is_said_when_data_are_wanting(graders, tmp_path):
     exact = graders.GOOD["exact"](0)
     report = check(exact, plan_gate(exact, graders.rows(19), golden=load_golden(path)))
     assert report.conclusion == (
-        "not enough data, left open by size. What to do: give 1 more groups with two or more passes. "
+        "not enough data, left open by size. What to do: give 1 more group with two or more passes. "
         "So far no: golden. What to do: run `whileai test` and look at the cases that fail."
     )
 
@@ -139,7 +139,7 @@ def test_size_decides_before_everything_but_failures(graders):
     report = check(graders.GOOD["exact"](0), pairs)
     assert report.verdict == "not enough data"
     assert report.figure("size").seen == "39 groups with two or more passes, 39 of 40 pairs"
-    assert "1 more pairs of passes" in report.conclusion
+    assert "1 more pair of passes" in report.conclusion
     assert check(graders.GOOD["exact"](0), graders.rows(40, sizes=(2,))).ok
     assert report.exit_code == 3
 

@@ -50,7 +50,8 @@ def test_json_list(tmp_path):
         ("r.jsonl", '{"reward": -Infinity, "final_text": "a"}', ":1: reward:", "-Infinity"),
         ("r.jsonl", "NaN", ":1:", "NaN"),
         ("r.jsonl", "3", ":1:", "a number"),
-        ("r.jsonl", '{"reward": "1", "final_text": "a"}', ":1: reward:", "this is text"),
+        ("r.jsonl", '{"reward": "1", "final_text": "a"}', ":1: reward:", 'this is text, "1"'),
+        ("r.jsonl", '{"reward": "' + "1" * 50 + '", "final_text": "a"}', ":1: reward:", "this is text"),
         ("r.jsonl", '{"final_text": "a"}', ":1: reward:", "missing"),
         ("r.jsonl", '{"reward": 1, "messages": null}', ":1: completion:", "final_text"),
         ("r.jsonl", '{"reward": 1, "messages": "hello"}', ":1: messages:", "list of messages"),
@@ -82,6 +83,14 @@ def test_a_bad_row_names_file_line_and_key(tmp_path, name, text, place, words):
         read_rows(path)
     assert str(caught.value).startswith(f"{path}{place}")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["r.parquet", "r.jsonl.gz", "r.txt"])
+def test_a_file_of_another_kind_is_named_by_its_suffix_whatever_its_bytes(tmp_path, name):
+    with pytest.raises(
+        BatchError, match=r"rows are read from \.jsonl, \.ndjson, \.json, \.csv, not from '\.\w+' \(conv"
+    ):
+        read_rows(put(tmp_path, name, b"PAR1\xff\xfe"))
 
 
 @pytest.mark.parametrize(

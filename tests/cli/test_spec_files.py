@@ -57,6 +57,11 @@ def test_a_circle_of_links_ends(put, folder):
     [
         ("empty", "empty: no spec and no golden file in this folder (a spec says `spec: 1`)"),
         ("fn.py", "fn.py: is no spec (the name of a spec ends in .yaml)"),
+        (
+            "fn.py:grade",
+            "fn.py:grade: is a function and no spec (cases of a plain function are run by "
+            "whileai.testing.assert_golden)",
+        ),
         ("g/mine", "g/mine: there is no such file or folder (did you mean g/mine.yaml?)"),
         ("rank_groop", "rank_groop: there is no such file or folder (did you mean 'rank_group'?)"),
         ("../x/y.yaml", "../x/y.yaml: there is no such file or folder"),

@@ -127,6 +127,11 @@ def test_what_are_no_rows_is_named(rows):
         groups_from_rows(rows)
 
 
+def test_the_columns_of_a_data_frame_are_no_rows_and_the_remedy_is_said():
+    with pytest.raises(BatchError, match=r"a data frame gives mappings with \.to_dict\('records'\)"):
+        groups_from_rows(iter(["prompt", "reward"]))
+
+
 BAD = [
     ("x", "row 2 is str, not a mapping"),
     (None, "row 2 is NoneType"),

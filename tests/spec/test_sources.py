@@ -66,7 +66,7 @@ def test_only_regular_files_of_a_sane_size_are_read(spec):
     folder = spec.path.parent
     os.mkfifo(folder / "pipe.j2")
     (folder / "large.j2").write_bytes(b"x" * (MAX_BYTES + 1))
-    for reference, says in (("./pipe.j2", "no file"), ("./parts", "no file"), ("./large.j2", "larger than")):
+    for reference, says in (("./pipe.j2", "no file"), ("./parts", "is a folder"), ("./large.j2", "larger than")):
         with pytest.raises(Mistake, match=says):
             Sources().beside(spec, reference)
 

@@ -29,9 +29,9 @@ def size(judged: Judged, rules: CheckRules) -> Figure:
     groups, pairs = len(judged), pair_count(judged)
     wanting = []
     if groups < rules.min_groups:
-        wanting.append(f"{rules.min_groups - groups} more groups with two or more passes")
+        wanting.append(f"{_more(rules.min_groups - groups, 'group')} with two or more passes")
     if pairs < rules.min_pairs:
-        wanting.append(f"{rules.min_pairs - pairs} more pairs of passes")
+        wanting.append(f"{_more(rules.min_pairs - pairs, 'pair')} of passes")
     return Figure(
         "size",
         "not enough data" if wanting else "yes",
@@ -40,6 +40,10 @@ def size(judged: Judged, rules: CheckRules) -> Figure:
         value=groups,
         remedy=f"give {' and '.join(wanting)}",
     )
+
+
+def _more(number: int, what: str) -> str:
+    return f"{number} more {what}" if number == 1 else f"{number} more {what}s"
 
 
 def pair_count(judged: Judged) -> int:

@@ -106,7 +106,7 @@ class GoldenFile:
 
 def golden_beside(spec: Path) -> Path:
     """Where the golden cases of a spec stand."""
-    return spec.with_name(spec.name.removesuffix(".yaml") + ".golden.yaml")
+    return spec.parent / (spec.name.removesuffix(".yaml") + ".golden.yaml")
 
 
 def load_golden(path: str | Path) -> GoldenFile:

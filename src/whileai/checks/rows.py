@@ -20,6 +20,9 @@ from whileai.errors import BatchError, Problem, RowError
 TEXTS = ("completion", "final_text", "messages")
 """A row needs one of these: what the rollout did."""
 
+READ = ("", ".jsonl", ".ndjson", ".json", ".csv")
+"""Suffixes that say how rows are read; without one the first character says it."""
+
 IDS = ("group_id", "scenario_id", "task_id")
 WHITESPACE = " \t\r\n"
 
@@ -37,18 +40,18 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
     OSError for one that cannot be opened.
     """
     name = "<stdin>" if str(path) == "-" else str(path)
-    data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
-    text = _decode(data, name)
     suffix = "" if str(path) == "-" else Path(path).suffix.lower()
+    if suffix not in READ and Path(path).exists():
+        remedy = "convert it, or give it a suffix that says what it is"
+        raise BatchError(f"{name}: rows are read from {', '.join(READ[1:])}, not from {suffix!r} ({remedy})")
+    text = _decode(sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes(), name)
     match suffix or _guess(text):
         case ".jsonl" | ".ndjson":
             found = _from_jsonl(text, name)
         case ".json":
             found = _from_json(text, name)
-        case ".csv":
-            found = _from_csv(text, name)
         case _:
-            raise BatchError(f"{name}: rows are read from .jsonl, .json or .csv, not from {suffix!r}")
+            found = _from_csv(text, name)
     rows = []
     for line, row in found:
         _check(row, name, line)
@@ -317,8 +320,11 @@ def _dump(row: Mapping[str, Any], name: str, number: int) -> str:
 
 
 def _kind(value: object) -> str:
-    names: dict[type, str] = {str: "text", list: "a list", dict: "an object", bool: "true or false"}
-    return "null" if value is None else names.get(type(value), "a number")
+    """What a JSON value is, with the value itself where it is short."""
+    written = json.dumps(value, ensure_ascii=False)
+    kinds: dict[type, str] = {str: "text", list: "a list", dict: "an object", int: "a number", float: "a number"}
+    kind = kinds.get(type(value))
+    return written if kind is None else kind if len(written) > 40 else f"{kind}, {written}"
 
 
 def _bad(name: str, line: int, key: str, message: str, remedy: str = "") -> NoReturn:

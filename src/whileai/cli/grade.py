@@ -25,7 +25,7 @@ def grade(
         typer.Option(
             "--out",
             help="Where the graded rows go: .jsonl, .json, or - for standard output. Without it: standard output, "
-            "or a table on a terminal.",
+            "or a table on a terminal. A folder that is not there is made.",
         ),
     ] = None,
     mode: Mode = None,

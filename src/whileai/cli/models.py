@@ -29,7 +29,9 @@ _PROBE_CAP = 256
 def models(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Roles, or models as provider:name. Default: every role.", show_default=False),
+        typer.Argument(
+            metavar="ROLE", help="Roles, or models as provider:name. Default: every role.", show_default=False
+        ),
     ] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Send one tiny request to each. This may cost money.")] = False,
     json: Json = False,

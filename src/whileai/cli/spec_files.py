@@ -46,6 +46,9 @@ def find_spec_files(paths: Iterable[str]) -> SpecFiles:
             _sort_in(found, path, named=True)
         elif path.is_file():
             problems.append(_problem(given, "is no spec", "the name of a spec ends in .yaml"))
+        elif ":" in path.name:
+            remedy = "cases of a plain function are run by whileai.testing.assert_golden"
+            problems.append(_problem(given, "is a function and no spec", remedy))
         elif given == path.stem and (shipped := find_shipped("graders", given, (SPEC,))):
             _sort_in(found, shipped, named=True)
         else:

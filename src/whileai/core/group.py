@@ -68,7 +68,10 @@ def groups_from_rows(
     found: dict[tuple[str, bool, str], list[int]] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise BatchError(f"row {number} is {type(row).__name__}, not a mapping with reward and completion")
+            raise BatchError(
+                f"row {number} is {type(row).__name__}, not a mapping with reward and completion (a data frame gives "
+                "mappings with .to_dict('records'))"
+            )
         kept.append(row)
         found.setdefault(_group_key(row, number), []).append(number)
     groups = []

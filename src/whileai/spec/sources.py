@@ -60,7 +60,7 @@ class Sources:
 
     def file(self, path: str | os.PathLike[str]) -> Source:
         """The file that a caller names, wherever it is; its folder becomes the root of its references."""
-        absolute = Path.cwd() / path  # links stay: what they lead to must be in the folder too
+        absolute = Path.cwd() / Path(path)  # links stay: what they lead to must be in the folder too
         return self._read(absolute, absolute.parent, str(path), absolute.as_posix())
 
     def kept_file(self, key: str, shown: str) -> Source:
@@ -120,6 +120,8 @@ def _content(path: Path, root: Path, shown: str) -> bytes:
         real = path.resolve()
         if not real.is_relative_to(root.resolve()):
             raise Mistake(f"{shown} leads out of the folder of the spec", "copy the file into the folder")
+        if real.is_dir():
+            raise Mistake(f"{shown} is a folder", "name a file in it")
         if not real.is_file():
             raise Mistake(f"there is no file {shown}", _nearest_sibling(path))
         if real.stat().st_size > MAX_BYTES:
