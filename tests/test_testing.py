@@ -80,6 +80,15 @@ def test_other_yaml_files_are_left_alone(folder):
     assert code == 5, printed  # nothing collected
 
 
+def test_golden_files_of_other_tools_are_left_alone(folder):
+    (folder / "service.golden.yaml").write_text("apiVersion: v1\nkind: Service\nspec:\n  golden: 1\n")
+    (folder / "binary.golden.yaml").write_bytes(b"\xff\x00cases")
+    code, printed = pytest_in(folder, "-v")
+    assert code == 1, "one case of fewest.golden.yaml does not hold"
+    assert "service.golden" not in printed
+    assert "binary.golden" not in printed
+
+
 def test_assert_golden_for_plain_callables_and_compiled_graders(folder):
     from whileai.loader import load_grader
 

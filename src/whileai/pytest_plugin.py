@@ -1,5 +1,6 @@
 """A pytest plugin: `NAME.golden.yaml` beside `NAME.yaml` is collected, one test per case.
 
+Files of that name that say neither `golden:` nor `cases:` are another tool's, and left alone.
 It is active wherever whileai is installed and costs an import of this file; `-p no:whileai` turns it off.
 """
 
@@ -19,6 +20,10 @@ SUFFIX = ".golden.yaml"
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> GoldenCollector | None:
     if not file_path.name.endswith(SUFFIX):
+        return None
+    from whileai.checks.golden import says_golden
+
+    if not says_golden(file_path):
         return None
     collector: GoldenCollector = GoldenCollector.from_parent(parent, path=file_path)
     return collector

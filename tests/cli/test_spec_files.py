@@ -17,6 +17,7 @@ def test_specs_golden_files_and_others_are_told_apart(put, folder):
     put("g/a.golden.yaml", "golden: 1\n")
     put("g/a.yaml", "name: a\nkind: python\n")
     put("g/old/c.yml", "'spec': 1\n")
+    put("g/service.golden.yaml", "apiVersion: v1\nkind: Service\n")
     put("g/workflow.yaml", "on: push\n")
     put("g/deployment.yaml", "apiVersion: apps/v1\nkind: Deployment\nspec:\n  replicas: 1\n")
     put("g/notes.txt", SPEC)
@@ -24,7 +25,7 @@ def test_specs_golden_files_and_others_are_told_apart(put, folder):
     found = find_spec_files(["g"])
     assert names(found.specs) == ["g/a.yaml", "g/b.yaml", "g/old/c.yml"]
     assert names(found.golden) == ["g/a.golden.yaml"]
-    assert names(found.others) == ["g/deployment.yaml", "g/workflow.yaml"]
+    assert names(found.others) == ["g/deployment.yaml", "g/service.golden.yaml", "g/workflow.yaml"]
 
 
 def test_a_file_that_is_named_is_taken_as_named(put):

@@ -25,6 +25,7 @@ of its criteria, in any case; or `unusable`, the kind of failure. `checks.cases`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ from pydantic import Field
 from whileai.checks.rows import read_rows
 from whileai.core.group import Group, groups_from_rows, rollout_from_row
 from whileai.errors import BatchError, SpecError
-from whileai.spec.document import Document, nearest, read_yaml
+from whileai.spec.document import MAX_BYTES, Document, nearest, read_yaml
 from whileai.spec.models import Part
 from whileai.spec.sources import Source, Sources
 from whileai.spec.validation import Mistake, validate
@@ -107,6 +108,16 @@ class GoldenFile:
 def golden_beside(spec: Path) -> Path:
     """Where the golden cases of a spec stand."""
     return spec.parent / (spec.name.removesuffix(".yaml") + ".golden.yaml")
+
+
+def says_golden(path: Path) -> bool:
+    """A file found in a folder is ours if `golden:` or `cases:` stands at its left margin. Other tools have files of
+    that name too."""
+    with path.open("rb") as file:
+        return _SAYS_GOLDEN.search(file.read(MAX_BYTES).decode(errors="replace")) is not None
+
+
+_SAYS_GOLDEN = re.compile(r"""^\ufeff?["']?(golden|cases)["']?\s*:""", re.M)
 
 
 def load_golden(path: str | Path) -> GoldenFile:

@@ -1,8 +1,8 @@
 """The spec and golden files under the paths of a command.
 
 A file that is named is taken as what its name says, and golden cases come with their spec. In a folder a `.yaml` file
-is a spec if it says `spec: 1` or one of our `kind:`s at its left margin; what else is there (a compose file, a
-workflow) is left alone, and counted.
+is a spec if it says `spec: 1` or one of our `kind:`s at its left margin, and a `.golden.yaml` file is ours if it says
+`golden:` there; what else there is (a compose file, a workflow) is left alone, and counted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whileai.checks.golden import golden_beside
+from whileai.checks.golden import golden_beside, says_golden
 from whileai.cli.targets import GOLDEN, SPEC
 from whileai.errors import Problem, SpecError
 from whileai.spec.document import MAX_BYTES
@@ -66,7 +66,7 @@ _SAYS_SPEC = re.compile(r"""^["']?(spec["']?\s*:\s*["']?\d|kind["']?\s*:\s*["']?
 def _sort_in(found: SpecFiles, path: Path, *, named: bool) -> bool:
     """Put a file where it belongs; whether it is one of ours."""
     if path.name.endswith(GOLDEN):
-        kind = found.golden
+        kind = found.golden if named or says_golden(path) else found.others
     elif named or _says_spec(path):
         kind = found.specs
     else:
