@@ -189,7 +189,8 @@ def test_ctrl_c_ends_a_hanging_check_with_130(command, rows):
     finally:
         child.kill()
     assert (child.returncode, out) == (130, "")
-    assert err.removeprefix("begun\n" * err.count("begun\n")) == "error: interrupted\n"
+    said = err.replace("begun", "").split()  # several graders had begun, and each says so when it likes
+    assert said == ["error:", "interrupted"]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])

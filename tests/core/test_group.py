@@ -322,7 +322,8 @@ def test_real_rows(shared_data):
         for number, rollout in zip(group.positions, group.rollouts, strict=True):
             assert rows[number]["scenario_id"] == group.key == rollout["task_id"]
             assert rollout["messages"] == rows[number]["messages"][-len(rollout["messages"]) :]
-            assert rollout["messages"][0]["role"] == "assistant" and rollout["prompt"] == rows[number]["prompt"]
+            assert rollout["messages"][0]["role"] == "assistant"
+            assert [*rollout["prompt"], *rollout["messages"]] == rows[number]["messages"]
             assert rollout["completion"] == completion_text(rollout["messages"])
     halves = groups_from_rows(rows, group_size=2)
     assert len(halves) == 64 and all(len(group.rollouts) == 2 for group in halves)
