@@ -193,6 +193,18 @@ class CompiledGrader:
         return self._links[0].runner.price(group)
 
     @property
+    def judges(self) -> Mapping[str, CompiledGrader]:
+        """The judges that its first link asks, by name: itself, or a panel's members. Empty if it asks no model."""
+        first = self._links[0].runner
+        if not first.members:
+            return {self.link_name: self} if first.roles else {}
+        return {
+            name if judge == member.link_name else f"{name}/{judge}": grader
+            for name, member in first.members
+            for judge, grader in member.judges.items()
+        }
+
+    @property
     def stats(self) -> Mapping[str, CallStats]:
         """What the questions to models came to so far, by the name of the judge that asked them."""
         return {name: stats for link in self._links for name, stats in link.runner.stats.items()}
@@ -371,7 +383,8 @@ class _Compiler:
         if member.model is not None and not isinstance(file.spec, LlmSpec):
             problem = f"{file.spec.name} is kind: {file.spec.kind}, which asks no model"
             raise SpecError([Problem(panel.source.shown, None, "members", problem, "remove its model:")])
-        link = CompiledGrader((_Link(file, self._runner(file, member.model)),), self.origin).links[0]
+        model = file.spec.model[0] if member.model is None and isinstance(file.spec, LlmSpec) else member.model
+        link = CompiledGrader((_Link(file, self._runner(file, model)),), self.origin)
         return (file.spec.name if member.model is None else f"{file.spec.name}[{member.model}]"), link
 
     def _resolve(self, reference: str, file: SpecFile) -> ResolvedRole:

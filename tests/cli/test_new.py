@@ -3,9 +3,16 @@ import ast
 import pytest
 import yaml
 
-from whileai.cli.new import FILES
+from whileai.cli.beginnings import KINDS, files_of
+from whileai.cli.new import ROLES
+from whileai.spec.library import library_folder
 
-KINDS = list(FILES)
+SCRIPTED = ("rules", "python")
+
+
+def recorded(kind):
+    """The options with which a kind's models are replayed."""
+    return [word for role in ROLES.get(kind, ()) for word in ("--model", f"{role}=recorded:")]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -14,8 +21,11 @@ def test_what_it_writes_lints_tests_and_runs_at_once(run, empty, shipped_rows, k
     assert done.code == 0
     linted = run("lint", "graders")
     assert (linted.code, linted.out) == (0, "no problems: 1 spec, 1 golden file\n")
-    tested = run("test", "graders")
-    assert (tested.code, tested.lines[-1]) == (0, "3 cases hold")
+    tested = run("test", "graders", *recorded(kind))
+    assert tested.code == 0
+    assert tested.lines[-1] == ("5 cases hold" if kind == "llm" else "3 cases hold")
+    if kind not in SCRIPTED:
+        return
     checked = run("check", "graders/mine/fresh.yaml", "--rows", shipped_rows)
     assert (checked.code, checked.lines[-1][:12]) == (0, "certificate:")
 
@@ -25,7 +35,7 @@ def test_it_says_what_it_wrote_and_what_comes_next(run, empty, kind):
     done = run("new", "fresh", "--kind", kind)
     written = [line.removeprefix("wrote ") for line in done.lines if line.startswith("wrote ")]
     assert sorted(written) == sorted(path.name for path in empty.iterdir())
-    for command in ("lint", "test", "explain", "check"):
+    for command in ("lint", "test", "explain", "check", *(() if kind in SCRIPTED else ("render",))):
         assert sum(f"whileai {command} fresh.yaml" in line for line in done.lines) == 1
 
 
@@ -38,12 +48,33 @@ def test_the_commands_that_it_names_run(run, empty, shipped_rows):
         assert run(*arguments).code == 0, command
 
 
+@pytest.mark.parametrize("kind", ["llm", "panel"])
+def test_what_it_says_of_a_judge_runs_without_a_model(run, empty, shipped_rows, kind):
+    done = run("new", "fresh", "--kind", kind)
+    commands = [" ".join(line.split("  ")[1].split()) for line in done.lines if line.startswith("  whileai ")]
+    offline = [command for command in commands if command.split()[1] in ("lint", "test", "render")]
+    assert len(offline) == 3
+    for command in offline:
+        arguments = command.replace("ROWS", str(shipped_rows)).split()[1:]
+        assert run(*arguments, *(recorded(kind) if "render" in command else ())).code == 0, command
+    assert sum(line.startswith("  export WHILEAI_MODEL_") for line in done.lines) == len(ROLES[kind])
+
+
+def test_a_new_judge_is_the_shipped_one_until_it_is_changed(empty):
+    """Its recorded replies are found by the exact request."""
+    spec = yaml.safe_load(files_of("llm", "fresh")[".yaml"])
+    shipped = yaml.safe_load((library_folder("graders") / "agent_craft.yaml").read_text())
+    assert spec.pop("name") == "fresh" and shipped.pop("name") == "agent_craft"
+    assert (spec.pop("model"), shipped.pop("model")) == ("judge", ["judge", "judge_backup"])
+    assert spec == shipped
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("suffix", [".yaml", ".golden.yaml", ".py"])
+@pytest.mark.parametrize("suffix", [".yaml", ".golden.yaml", ".py", ".recorded.jsonl"])
 def test_it_overwrites_nothing_and_then_writes_nothing(run, put, empty, kind, suffix):
     put(f"fresh{suffix}", "mine\n")
     done = run("new", "fresh", "--kind", kind)
-    if suffix not in FILES[kind]:
+    if suffix not in files_of(kind, "fresh"):
         assert done.code == 0
         return
     assert done.code == 2
@@ -63,7 +94,7 @@ def test_a_dangling_link_is_not_written_through(run, empty):
 def test_any_name_that_a_spec_allows_makes_a_spec_that_works(run, empty, kind, name):
     assert run("new", name, "--kind", kind).code == 0
     assert yaml.safe_load((empty / f"{name}.yaml").read_text())["name"] == name
-    assert run("test", ".").code == 0
+    assert run("test", ".", *recorded(kind)).code == 0
 
 
 @pytest.mark.parametrize(
@@ -92,4 +123,4 @@ def test_an_unknown_kind_is_refused_with_the_nearest(run, empty):
 
 
 def test_the_function_is_plain_python_of_any_supported_version():
-    ast.parse(FILES["python"][".py"], feature_version=(3, 11))
+    ast.parse(files_of("python", "fresh")[".py"], feature_version=(3, 11))

@@ -9,6 +9,7 @@ import logging
 import multiprocessing
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -573,11 +574,10 @@ def test_reward_mode_with_a_rubric_writer_and_a_scorer(roles, server, write, gro
     asked = Counter("rubric" if "Write the rubric" in r.turns[0][1] else "scores" for r in server.requests)
     assert asked == {"rubric": 1, "scores": 2}  # the two tasks have the same rollouts, and nothing is sent twice
     scores = next(r for r in server.requests if "Score this rollout" in r.turns[0][1]).turns[0][1]
-    rubric = scores[scores.index("The rubric:") : scores.index("The passing rollout, label A:")]
-    assert rubric.strip() == (
-        "The rubric:\n\nsolution:\n- It looks the order up.\n- It says what it did.\n"
+    assert re.search(r"\n\nsolution:\n(.*?)\n\n", scores, re.DOTALL)[0].strip() == (
+        "solution:\n- It looks the order up.\n- It says what it did.\n"
         "behavior:\n- It looks the order up.\n- It says what it did."
-    )  # fmt: skip
+    )  # the criteria, and nothing beside them
     server.forget()
     writer, scorer = load_grader(writer.path), load_grader(scorer.path)
     again = GroupwiseGrading(scorer, mode="reward", rubrics=writer, accept_unchecked="a test")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whileai.cli import output
-from whileai.cli.options import ROWS_HELP, GroupSize, Json, Mode, Target
+from whileai.cli.options import ROWS_HELP, GroupSize, Json, Mode, Models, Record, Target
 
 if TYPE_CHECKING:
     from whileai.core.spread import SpreadReport
@@ -19,6 +19,8 @@ def check(
     rows: Annotated[str | None, typer.Option("--rows", metavar="FILE", help=ROWS_HELP, show_default=False)] = None,
     mode: Mode = None,
     group_size: GroupSize = None,
+    model: Models = None,
+    record: Record = False,
     link: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +52,7 @@ def check(
     if not verify and rows is None:
         raise ConfigError("--rows is missing: the file of graded rollouts to check on, or - for standard input")
     with output.graders_aside():
-        grading = grading_of(target, mode)
+        grading = grading_of(target, mode, model, record=record)
     compiled = isinstance(grading.grader, CompiledGrader)
     if not compiled and (verify or link):
         raise ConfigError(f"{target} is a plain function: it has no links and no certificate, a spec has")

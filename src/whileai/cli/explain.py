@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whileai.cli import output
-from whileai.cli.options import GroupSize, Json, Mode, Rows, Target
+from whileai.cli.options import GroupSize, Json, Mode, Models, Record, Rows, Target
 
 if TYPE_CHECKING:
     from whileai.cli.explanation import Answer, Explanation
@@ -27,21 +27,25 @@ def explain(
     ] = None,
     mode: Mode = None,
     group_size: GroupSize = None,
+    model: Models = None,
+    record: Record = False,
     json: Json = False,
 ) -> None:
     """Follow one group from rollouts to advantages, step by step."""
     from whileai.checks.rows import read_rows
-    from whileai.cli.explanation import choose_group, explain_group, group_names
+    from whileai.cli.explanation import calls_of, choose_group, explain_group, group_names
+    from whileai.cli.spending import say_spending
     from whileai.cli.steps import show
     from whileai.cli.targets import grading_of
     from whileai.core.group import groups_from_rows
 
     with output.graders_aside():
-        grading = grading_of(target, mode)
+        grading = grading_of(target, mode, model, record=record)
     groups = group_names(
         groups_from_rows(read_rows(rows), group_size=group_size, pass_threshold=grading.pass_threshold)
     )
     name = choose_group(groups, group)
+    say_spending(grading.grader, calls_of(grading.mode, groups[name].rollouts))
     with output.graders_aside():
         explanation = explain_group(grading, groups[name])
     if json:

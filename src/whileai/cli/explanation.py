@@ -66,7 +66,7 @@ def explain_group(grading: GroupwiseGrading, group: RowGroup) -> Explanation:
     rollouts = group.rollouts
     rewards = [rollout["reward"] for rollout in rollouts]
     passes = [rollout["index"] for rollout in rollouts if rollout["passed"]]
-    left_alone = _left_alone(grading, rollouts, passes)
+    left_alone = why_left_alone(grading, rollouts, passes)
     answers = _answers(grading, rollouts, passes)
     shape = plain(rewards)
     if grading.mode == "reward":
@@ -95,6 +95,14 @@ def explain_group(grading: GroupwiseGrading, group: RowGroup) -> Explanation:
         less_mean(plain(reset).rewards),
         less_mean(shape.rewards),
     )
+
+
+def calls_of(mode: str, group: Group) -> list[tuple[Any, ...]]:
+    """The arguments of each call that asking about this group takes."""
+    passes = [rollout for rollout in group if rollout["passed"]]
+    if mode == "reward":
+        return [(rollout, None) for rollout in passes]
+    return [(group,)] if passes else []
 
 
 def choose_group(groups: Mapping[str, RowGroup], wanted: str | None) -> str:
@@ -133,8 +141,8 @@ def _teaches(group: Group) -> tuple[bool, bool]:
     return mixed and passes >= 2, mixed
 
 
-def _left_alone(grading: GroupwiseGrading, rollouts: Group, passes: Sequence[int]) -> str:
-    """Why training does not grade a group."""
+def why_left_alone(grading: GroupwiseGrading, rollouts: Group, passes: Sequence[int]) -> str:
+    """Why training does not grade a group; empty if it does."""
     if not passes:
         return "no rollout passed, so there is nothing to tell apart"
     if grading.mode == "reward":

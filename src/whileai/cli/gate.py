@@ -13,6 +13,7 @@ from whileai.checks.progress import terminal_progress
 from whileai.checks.report import EXIT_CODES, CheckReport
 from whileai.checks.votes import GateKnobs
 from whileai.cli import output
+from whileai.cli.spending import say_models
 from whileai.errors import ConfigError
 from whileai.grading import GroupwiseGrading
 from whileai.loader import CompiledGrader
@@ -35,8 +36,9 @@ def check_links(
     plans = [
         (link, plan_link(link, rows, knobs=knobs, group_size=group_size)) for link in _chosen(grading.grader, wanted)
     ]
-    for _, plan in plans:
+    for link, plan in plans:
         output.say(output.console(stderr=True), str(plan), "dim", indent=0)
+        say_models(link)
     checked = []
     for number, (link, plan) in enumerate(plans):
         with output.graders_aside(), terminal_progress(f"checking {link.link_name}") as progress:

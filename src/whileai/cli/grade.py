@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whileai.cli import output
-from whileai.cli.options import GroupSize, Json, Mode, Rows, Target
+from whileai.cli.options import GroupSize, Json, Mode, Models, Record, Rows, Target
 
 if TYPE_CHECKING:
     from whileai.core.group import RowGroup
     from whileai.core.shaping import GroupShape
     from whileai.core.stats import GradingStats
+    from whileai.grading import GroupwiseGrading
 
 
 def grade(
@@ -30,6 +31,8 @@ def grade(
     ] = None,
     mode: Mode = None,
     group_size: GroupSize = None,
+    model: Models = None,
+    record: Record = False,
     json: Json = False,
 ) -> None:
     """Give every row its grade, as training would, for looking.
@@ -39,6 +42,7 @@ def grade(
     `checked: false`; nothing is written before every row is graded.
     """
     from whileai.checks.rows import form_of, read_rows, write_rows
+    from whileai.cli.spending import say_spending
     from whileai.cli.targets import grading_of
     from whileai.errors import ConfigError
 
@@ -46,8 +50,9 @@ def grade(
         raise ConfigError("--json prints the summary on standard output: give the rows a file of their own with --out")
     form_of(out or "-")
     with output.graders_aside():
-        grading = grading_of(target, mode)
+        grading = grading_of(target, mode, model, record=record)
         read = read_rows(rows)
+        say_spending(grading.grader, _calls(grading, read, group_size))
         graded = grading.grade_rows(read, group_size=group_size)
     grades: list[Mapping[str, Any]] = [{} for _ in read]
     for group, shape in graded:
@@ -62,6 +67,23 @@ def grade(
         _show([group for group, _ in graded], grades)
     if not json and (table or out not in (None, "-")):
         _say(len(read), out, grading.stats)
+
+
+def _calls(
+    grading: GroupwiseGrading, rows: Sequence[Mapping[str, Any]], group_size: int | None
+) -> list[tuple[Any, ...]]:
+    """The calls that training would make for these rows."""
+    from whileai.cli.explanation import calls_of, why_left_alone
+    from whileai.core.group import groups_from_rows
+
+    groups = groups_from_rows(rows, group_size=group_size, pass_threshold=grading.pass_threshold)
+    passes = [[rollout["index"] for rollout in group.rollouts if rollout["passed"]] for group in groups]
+    return [
+        call
+        for group, indices in zip(groups, passes, strict=True)
+        if not why_left_alone(grading, group.rollouts, indices)
+        for call in calls_of(grading.mode, group.rollouts)
+    ]
 
 
 def _grades(group: RowGroup, shape: GroupShape) -> list[Mapping[str, Any]]:

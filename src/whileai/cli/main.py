@@ -22,6 +22,7 @@ from whileai.cli.lint import lint
 from whileai.cli.logs import logs_shown
 from whileai.cli.models import models
 from whileai.cli.new import new
+from whileai.cli.render import render
 from whileai.cli.schema import schema
 from whileai.cli.test import test
 from whileai.cli.versions import version_text
@@ -57,7 +58,7 @@ def _root(
     pass
 
 
-for command in (new, lint, test, explain, check, grade, models, schema, demo):
+for command in (new, lint, test, render, explain, check, grade, models, schema, demo):
     app.command()(command)
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whileai.cli import output
-from whileai.cli.options import Json
+from whileai.cli.options import Json, Models
 
 if TYPE_CHECKING:
-    from whileai.spec.roles import ResolvedRole
+    from whileai.spec.roles import ResolvedRole, Roles
 
 _PROBE_TEXT = 'Reply with the JSON object {"ok": true}.'
 _PROBE_SCHEMA = {
@@ -30,9 +30,12 @@ def models(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ROLE", help="Roles, or models as provider:name. Default: every role.", show_default=False
+            metavar="ROLE",
+            help="Roles, models as provider:name, or specs, whose models are meant. Default: every role.",
+            show_default=False,
         ),
     ] = None,
+    model: Models = None,
     ask: Annotated[bool, typer.Option("--ask", help="Send one tiny request to each. This may cost money.")] = False,
     json: Json = False,
 ) -> None:
@@ -40,22 +43,40 @@ def models(
 
     Without --ask nothing is sent. With it, the exit code is 1 if one of them does not answer.
     """
+    from whileai.cli.targets import roles_of
     from whileai.spec.roles import Roles
 
-    roles = Roles()
-    wanted = names or roles.names()
-    described = [_describe(name, roles.resolve(name)) for name in wanted]
+    roles = Roles(roles_of(model))
+    found = [pair for name in names or roles.names() for pair in _meant(name, roles, model)]
+    described = [_describe(name, role) for name, role in found]
     if ask:
-        for model, name in zip(described, wanted, strict=True):
-            if model["problem"] is None:
-                _announce(model)
-                model["answer"] = _ask(roles.resolve(name))
+        for known, (_, role) in zip(described, found, strict=True):
+            if known["problem"] is None:
+                _announce(known)
+                known["answer"] = _ask(role)
     if json:
         output.print_json(described)
     else:
         _show(described)
-    if ask and not all(model.get("answer", {}).get("ok") for model in described):
+    if ask and not all(known.get("answer", {}).get("ok") for known in described):
         raise typer.Exit(1)
+
+
+def _meant(name: str, roles: Roles, given: list[str] | None) -> list[tuple[str, ResolvedRole]]:
+    """The model of a role, or of provider:name; or every model of a spec, a panel's members included."""
+    from whileai.cli.targets import SPEC, load_target
+    from whileai.errors import ConfigError
+    from whileai.loader import CompiledGrader
+    from whileai.spec.library import find_shipped
+
+    if not name.endswith(SPEC) and (":" in name or name in roles.names() or not find_shipped("graders", name, (SPEC,))):
+        return [(name, roles.resolve(name))]
+    grader = load_target(name, given)
+    assert isinstance(grader, CompiledGrader)
+    found = {model.role or str(model): model for judge in grader.judges.values() for model in judge.models}
+    if not found:
+        raise ConfigError(f"{name} asks no model: it is kind: {grader.spec.kind}")
+    return list(found.items())
 
 
 def _describe(name: str, role: ResolvedRole) -> dict[str, Any]:

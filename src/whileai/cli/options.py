@@ -24,6 +24,18 @@ Mode = Annotated[
 GroupSize = Annotated[
     int | None, typer.Option("--group-size", min=1, help="Rollouts of a training group, if a task has more rows.")
 ]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        metavar="ROLE=MODEL",
+        help="What a role means this time, such as judge=openai:gpt-5-mini or judge=recorded:. May be repeated.",
+        show_default=False,
+    ),
+]
+Record = Annotated[
+    bool, typer.Option("--record", help="Keep what models reply beside the spec, for judge=recorded: later on.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 Paths = Annotated[
     list[str],

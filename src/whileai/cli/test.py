@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from whileai.cli import output
-from whileai.cli.options import Json, Paths
+from whileai.cli.options import Json, Models, Paths, Record
 
 if TYPE_CHECKING:
     from whileai.checks.cases import CaseResult
+    from whileai.checks.golden import GoldenFile
     from whileai.errors import Problem
+    from whileai.loader import CompiledGrader
 
 HOLD, BROKEN, UNREADABLE = 0, 1, 2
 
 
-def test(paths: Paths, json: Json = False) -> None:
+def test(paths: Paths, model: Models = None, record: Record = False, json: Json = False) -> None:
     """Run golden cases: does a grader say what it should?
 
     NAME.golden.yaml holds the cases of NAME.yaml. One line for each; one
@@ -40,7 +42,7 @@ def test(paths: Paths, json: Json = False) -> None:
     problems: list[Problem] = []
     for golden in found.golden:
         try:
-            results[golden] = _run(spec_of(golden), golden)
+            results[golden] = _run(spec_of(golden), golden, model, record=record)
         except SpecError as error:
             problems += error.problems
             continue
@@ -54,8 +56,11 @@ def test(paths: Paths, json: Json = False) -> None:
     raise typer.Exit(UNREADABLE if problems else BROKEN if broken else HOLD)
 
 
-def _run(spec: Path, golden: Path) -> list[CaseResult]:
+def _run(spec: Path, golden: Path, models: Sequence[str] | None, *, record: bool) -> list[CaseResult]:
     from whileai.checks.cases import run_golden
+    from whileai.checks.golden import load_golden
+    from whileai.cli.spending import say_spending
+    from whileai.cli.targets import roles_of
     from whileai.errors import Problem, SpecError
     from whileai.loader import load_grader
 
@@ -63,7 +68,17 @@ def _run(spec: Path, golden: Path) -> list[CaseResult]:
         remedy = "cases of a plain function are run by whileai.testing.assert_golden"
         raise SpecError([Problem(str(golden), None, "", f"there is no {spec.name} beside it", remedy)])
     with output.graders_aside():
-        return run_golden(load_grader(spec), golden)
+        grader = load_grader(spec, models=roles_of(models), record=record)
+        if grader.models:
+            say_spending(grader, _calls(grader, load_golden(golden)))
+        return run_golden(grader, golden)
+
+
+def _calls(grader: CompiledGrader, golden: GoldenFile) -> list[tuple[Any, ...]]:
+    cases = [case for case in golden.cases if case.passes and case.expected.unusable is None]
+    if grader.mode == "advantage" or grader.writes_rubrics:
+        return [(case.group,) for case in cases]
+    return [(case.group[index], case.expected.rubric) for case in cases for index in case.passes]
 
 
 def _show(golden: Path, results: list[CaseResult]) -> None:

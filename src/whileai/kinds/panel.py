@@ -65,7 +65,7 @@ class PanelRunner(Runner):
 
     def __init__(self, spec: PanelSpec, members: Sequence[tuple[str, PanelMember]]) -> None:
         self.name = spec.name
-        self.members = tuple(members)
+        self.members: Sequence[tuple[str, PanelMember]] = tuple(members)
         self.quorum = spec.quorum or len(members) // 2 + 1
         self.names_hacks = any(member.names_hacks for _, member in members)
         self.columns = tuple(column for _, member in members for column in member.columns)

@@ -20,6 +20,7 @@ class Runner:
     Attributes:
         name: what messages, statistics and certificates call it.
         names_hacks: whether its verdicts can name hacks.
+        members: name and grader of each member of a panel.
         columns: dataset columns that it needs besides those of its spec: its members'.
         is_async: whether a call gives an awaitable.
         orders: how many presentation orders one verdict combines.
@@ -28,6 +29,7 @@ class Runner:
 
     name: str
     names_hacks: bool = True
+    members: Sequence[tuple[str, Any]] = ()
     columns: tuple[str, ...] = ()
     is_async: bool = False
     orders: int = 1
