@@ -288,3 +288,20 @@ def test_all_mistakes_come_at_once(put):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(SpecError, match=r"no\.golden\.yaml"):
         load_golden(tmp_path / "no.golden.yaml")
+
+
+def test_a_fallback_does_not_answer_for_the_grader(tmp_path):
+    from whileai.checks.cases import run_golden
+    from whileai.loader import load_grader
+
+    (tmp_path / "broken.py").write_text("def grade(group):\n    raise LookupError('no verdict')\n")
+    (tmp_path / "x.yaml").write_text(
+        "spec: 1\nname: x\nkind: python\nfunction: ./broken.py:grade\nfallback: [rank_group]\n"
+    )
+    golden = tmp_path / "x.golden.yaml"
+    golden.write_text(
+        "golden: 1\ncases:\n  - name: short first\n    group: [{completion: a}, {completion: <tool_call>}]\n"
+        "    ranking: [0, 1]\n"
+    )
+    (result,) = run_golden(load_grader(tmp_path / "x.yaml"), golden)
+    assert not result.ok and "no verdict" in str(result)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from whileai.checks.golden import Case, GoldenFile, load_golden
+from whileai.checks.standing import is_compiled
 from whileai.checks.votes import GateKnobs, Run, natural_call
 from whileai.core.factors import quality_factors
 from whileai.core.rollout import copy_json
@@ -123,8 +124,11 @@ def run_golden(grader: Callable[..., Any], path: str | Path, knobs: GateKnobs | 
 def run_cases(
     grader: Callable[..., Any], golden: GoldenFile, knobs: GateKnobs, *, run: Run = run_calls
 ) -> list[CaseResult]:
-    """What the grader says to every case, in order. Never raises for a call that fails."""
-    call = natural_call(grader)
+    """What the grader says to every case, in order. Never raises for a call that fails.
+
+    Of a compiled grader its first link answers alone, as in the gate: what a fallback says proves nothing about it.
+    """
+    call = natural_call(grader.links[0] if is_compiled(grader) else grader)
     limits: dict[str, Any] = {"concurrency": knobs.concurrency, "timeout_s": knobs.timeout_s}
     if knobs.mode != "reward":
         said = run(
