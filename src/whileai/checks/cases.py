@@ -128,7 +128,8 @@ def run_cases(
 
     Of a compiled grader its first link answers alone, as in the gate: what a fallback says proves nothing about it.
     """
-    call = natural_call(grader.links[0] if is_compiled(grader) else grader)
+    links = getattr(grader, "links", ()) if is_compiled(grader) else ()
+    call = natural_call(links[0] if links else grader)
     limits: dict[str, Any] = {"concurrency": knobs.concurrency, "timeout_s": knobs.timeout_s}
     if knobs.mode != "reward":
         said = run(
