@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whileai.core.group import GROUP_KEYS, as_reward, groups_from_rows, rollout_from_row, rollouts_of_batch
+from whileai.core.group import (
+    GROUP_KEYS,
+    as_reward,
+    groups_from_rows,
+    require_one_group,
+    rollout_from_row,
+    rollouts_of_batch,
+)
 from whileai.core.rollout import completion_text
 from whileai.errors import BatchError, ConfigError
 
@@ -287,6 +294,44 @@ def test_graders_cannot_change_the_rows():
     group.rollouts[0]["prompt"][0]["content"] = "be rude"
     group.rollouts[1]["pairs"][0]["a"] = 2
     assert rows == kept
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [row(group_id=0), row(group_id=0)],
+        [row(group_id="", prompt="p"), row(group_id=math.nan, prompt="p")],
+        [row(group_id=None, scenario_id=0, prompt="p"), row(scenario_id=0, prompt="q")],
+        [row(prompt=[{"role": "user"}]), row(prompt=[{"role": "system"}])],
+        [row(group_id=1), row(scenario_id=2), row()],
+    ],
+)
+def test_rows_that_may_be_one_group(rows):
+    require_one_group(rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([row(group_id=0), row(group_id=0), row(group_id=1)], "rows 0 and 2 .* their group_id is 0 and 1"),
+        ([row(group_id=0), row(group_id="0")], "rows 0 and 1"),
+        (
+            [row(group_id=""), row(prompt="p"), row(group_id="", prompt="q")],
+            "rows 1 and 2 .* their prompt is 'p' and 'q'",
+        ),
+        ([row(group_id=math.nan, task_id=1), row(task_id=2)], "rows 0 and 1 .* their task_id is 1 and 2"),
+    ],
+)
+def test_rows_of_several_groups_are_named(rows, words):
+    with pytest.raises(BatchError, match=words):
+        require_one_group(rows)
+
+
+def test_long_prompts_are_cut_in_the_message():
+    with pytest.raises(BatchError) as caught:
+        require_one_group([row(prompt="p" * 10_000), row(prompt="q" * 10_000)])
+    assert len(str(caught.value)) < 400
 
 
 def test_rollouts_of_a_batch():

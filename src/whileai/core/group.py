@@ -189,33 +189,37 @@ def require_one_group(rows: Sequence[Mapping[str, Any]]) -> None:
     """Raise `BatchError` where rows say that they are of several groups."""
     first: dict[str, tuple[int, Any]] = {}
     for number, row in enumerate(rows):
-        key = next((name for name in GROUP_KEYS if row.get(name) is not None), None)
-        if key is None or not isinstance(row[key], (str, int)):  # prompts that are messages are not compared
+        name = _key_name(row)
+        if name is None or not isinstance(row[name], (str, int)):  # prompts that are messages are not compared
             continue
-        before, value = first.setdefault(key, (number, row[key]))
-        if value != row[key]:
+        before, value = first.setdefault(name, (number, row[name]))
+        if value != row[name]:
             raise BatchError(
-                f"rows {before} and {number} are not of one group: their {key} is {value!r} and {row[key]!r}; "
-                "group() shapes the rows of one group, grade_rows() those of many"
+                f"rows {before} and {number} are not of one group: their {name} is {shown(value, 60)} and "
+                f"{shown(row[name], 60)}; group() shapes the rows of one group, grade_rows() those of many"
             )
 
 
 def _group_key(row: Mapping[str, Any], number: int) -> tuple[str, bool, str]:
     """Name, whether the id is text ("0" is not 0), and the id."""
-    for name in GROUP_KEYS:
-        value = row.get(name)
-        if not (given(value) if name == "prompt" else is_id(value)):
-            continue
-        if isinstance(value, str):
-            return name, True, value
-        value = unwrapped(value)
-        if isinstance(value, float) and value.is_integer():  # whole numbers of a column with empty cells
-            value = int(value)
-        try:
-            return name, False, json.dumps(value, sort_keys=True, default=str)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise BatchError(f"row {number}: `{name}` is {shown(value, 60)}, which names no group: {error}") from None
-    raise BatchError(f"row {number} says no group: give one of {', '.join(GROUP_KEYS)}; it has {_named(row)}")
+    name = _key_name(row)
+    if name is None:
+        raise BatchError(f"row {number} says no group: give one of {', '.join(GROUP_KEYS)}; it has {_named(row)}")
+    value = row[name]
+    if isinstance(value, str):
+        return name, True, value
+    value = unwrapped(value)
+    if isinstance(value, float) and value.is_integer():  # whole numbers of a column with empty cells
+        value = int(value)
+    try:
+        return name, False, json.dumps(value, sort_keys=True, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BatchError(f"row {number}: `{name}` is {shown(value, 60)}, which names no group: {error}") from None
+
+
+def _key_name(row: Mapping[str, Any]) -> str | None:
+    """Which of the row's values says its group. A prompt may be empty, an id may not."""
+    return next((key for key in GROUP_KEYS if (given if key == "prompt" else is_id)(row.get(key))), None)
 
 
 def _split_prompt(messages: Sequence[Any], prompt: Any) -> tuple[list[Any], Sequence[Any]]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 
 def name_of(grader: Any) -> str:
     """What to call a grader: its name, its function's name, or its class."""
-    while True:
-        name = getattr(grader, "name", None) or getattr(grader, "__name__", None)
-        if isinstance(name, str):
+    for attribute in ("name", "__name__"):
+        if isinstance(name := getattr(grader, attribute, None), str) and name:
             return name
-        if not hasattr(grader, "func"):  # functools.partial
-            return type(grader).__name__
-        grader = grader.func
+    return name_of(grader.func) if isinstance(grader, partial) else type(grader).__name__
