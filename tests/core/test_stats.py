@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whileai.core.stats import Counters, GradingStats, Tally
+from whileai.core.stats import MOST_LINKS, Counters, GradingStats, Tally
 
 
 def tally(factors=(), groups=1, **more):
@@ -109,6 +109,46 @@ def test_memory_does_not_grow():
     finally:
         tracemalloc.stop()
     assert after - before < 20_000  # less than a byte for each
+
+
+def test_verdicts_of_compiled_graders_say_who_answered():
+    made = Tally()
+    vote = {
+        "link": "second",
+        "rescued": "bad_json: ...",
+        "marked": [2],
+        "judge": {"unconfirmed": [{"index": 1}, {"index": 1}, {"index": 3}]},
+    }
+    made.heard({"link": "first", "panel": {"votes": {"a": vote, "b": {"link": "first"}}}, "reason": "tidy"})
+    made.heard({})
+    assert (made.answered, made.rescued, made.unconfirmed) == ({"first": 2, "second": 1}, 1, 2)
+    counters = Counters("advantage")
+    counters.add(made)
+    counters.add(made)
+    stats = counters.snapshot()
+    assert (stats.answered, stats.rescued, stats.unconfirmed) == ({"first": 4, "second": 2}, 2, 4)
+    assert "(4 unconfirmed); answered by first 4; answered by second 2; 2 rescued from forgeries" in str(stats)
+
+
+@pytest.mark.parametrize(
+    "own", [None, "x", 3, ["a"], {"a": 1}, {"votes": "x"}, {"votes": {"a": None}}, {"unconfirmed": 3}]
+)
+def test_an_authors_own_words_may_have_the_same_names(own):
+    made = Tally()
+    made.heard({"judge": own, "panel": own, "link": own if own != "x" else None, "rescued": own})
+    made.heard({"judge": {"unconfirmed": [own, {"index": own}, {"index": [1]}]}, "panel": {"votes": {"a": own}}})
+    assert (made.answered, made.unconfirmed, made.rescued) == ({}, int(own == 3), 0)
+
+
+def test_links_that_never_repeat_are_bounded():
+    counters = Counters("advantage")
+    for number in range(1000):
+        made = Tally()
+        made.heard({"link": f"https://example.com/{number}"})
+        made.heard({"link": f"https://example.com/{number}"})
+        counters.add(made)
+    assert len(counters.snapshot().answered) == MOST_LINKS
+    assert set(counters.snapshot().answered.values()) == {2}
 
 
 def test_a_snapshot_does_not_change():

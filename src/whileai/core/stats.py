@@ -11,6 +11,9 @@ from typing import Any, NoReturn, TypeVar
 
 V = TypeVar("V")
 
+MOST_LINKS = 64
+"""Links that are counted by name: more than any chain has, and a bound if an author's own `link` is never the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class GradingStats:
@@ -100,13 +103,22 @@ class Tally:
     factors: list[float] = field(default_factory=list)
 
     def heard(self, extra: Mapping[str, Any]) -> None:
-        """Count what the verdict of a compiled grader says about itself; see `kinds.chain`, `.llm` and `.panel`."""
-        if "link" in extra:
-            self.answered[extra["link"]] = self.answered.get(extra["link"], 0) + 1
-        self.rescued += "rescued" in extra
-        self.unconfirmed += len({found["index"] for found in extra.get("judge", {}).get("unconfirmed", ())})
-        for vote in extra.get("panel", {}).get("votes", {}).values():
-            self.heard(vote)
+        """Count what the verdict of a compiled grader says about itself; see `kinds.chain`, `.llm` and `.panel`.
+
+        An author's function or schema may use the same names for something else: what has another form is not read.
+        """
+        link, judge, panel = extra.get("link"), extra.get("judge"), extra.get("panel")
+        if isinstance(link, str) and (link in self.answered or len(self.answered) < MOST_LINKS):
+            self.answered[link] = self.answered.get(link, 0) + 1
+        self.rescued += isinstance(extra.get("rescued"), str) and "marked" in extra
+        unconfirmed = judge.get("unconfirmed") if isinstance(judge, Mapping) else None
+        if isinstance(unconfirmed, (list, tuple)):
+            places = [found.get("index") for found in unconfirmed if isinstance(found, Mapping)]
+            self.unconfirmed += len({place for place in places if isinstance(place, int)})
+        votes = panel.get("votes") if isinstance(panel, Mapping) else None
+        for vote in votes.values() if isinstance(votes, Mapping) else ():
+            if isinstance(vote, Mapping):
+                self.heard(vote)
 
     def fail(self, kind: str, reason: str) -> None:
         self.failures[kind] = self.failures.get(kind, 0) + 1
@@ -136,7 +148,8 @@ class Counters:
             total.rescued += tally.rescued
             total.unconfirmed += tally.unconfirmed
             for link, number in tally.answered.items():
-                total.answered[link] = total.answered.get(link, 0) + number
+                if link in total.answered or len(total.answered) < MOST_LINKS:
+                    total.answered[link] = total.answered.get(link, 0) + number
             new = [kind for kind in tally.failures if kind not in total.failures]
             for kind, number in tally.failures.items():
                 total.failures[kind] = total.failures.get(kind, 0) + number
