@@ -80,6 +80,10 @@ def _say_next(files: list[Path], roles: Sequence[str]) -> None:
         f"whileai check {spec} --rows ROWS": "may it train?",
     }
     width = max(map(len, steps))
+    beside = width + 4 + max(map(len, steps.values())) <= console.width or not console.is_terminal
     for command, purpose in steps.items():
-        console.print(f"  {command:<{width}}  ", end="", soft_wrap=True)
-        console.print(purpose, style="dim", soft_wrap=True)
+        if beside:
+            console.print(f"  {command:<{width}}  ", end="", soft_wrap=True)
+        else:
+            console.print(f"  {command}", soft_wrap=True)
+        console.print(purpose if beside else f"    {purpose}", style="dim", soft_wrap=True)

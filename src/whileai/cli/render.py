@@ -144,7 +144,10 @@ def _show_judge(console: Console, judge: dict[str, Any]) -> None:
 
 
 def _text(console: Console, title: str, text: str) -> None:
-    """A text as it is sent; on a terminal without what could drive it."""
+    """A text as it is sent; on a terminal wrapped at words, and without what could drive it."""
     console.print()
     output.say(console, f"--- {title} ---", "bold yellow", indent=0)
-    console.print(output.visible(text) if console.is_terminal else text, soft_wrap=True)
+    if console.is_terminal:
+        console.print(output.visible(text))
+    else:
+        console.print(text, soft_wrap=True)
