@@ -197,6 +197,13 @@ def test_the_plan_says_what_it_will_cost_before_anything_is_sent(roles, server, 
     assert "about $0.3" in plan()  # 60 replies of at most 1,000 tokens are $0.24, and the prompts come on top
     assert not server.requests
     assert not (project / ".whileai" / "journal.jsonl").exists()
+    cases = [
+        {"name": str(n), "group": [{"completion": "q=0.1"}, {"completion": "q=0.2"}], "ranking": [1, 0]}
+        for n in range(30)
+    ]
+    (project / "craft.golden.yaml").write_text(json.dumps({"golden": 1, "cases": cases}))
+    assert "90 calls" in plan() and "about $0.4" in plan()
+    (project / "craft.golden.yaml").unlink()
     rules = project / "rules.yaml"
     rules.write_text("spec: 1\nname: rules\nkind: rules\nrank: [{least: turns}]\n")
     assert "$" not in str(plan_link(load_grader(rules).links[0], ROWS, knobs=GateKnobs()))

@@ -88,9 +88,10 @@ def plan_gate(
     found = [subject for group in groups if (subject := Subject.of(group))]
     # Copies of a group would count its luck several times.
     subjects = tuple({content_digest(subject.group): subject for subject in reversed(found)}.values())[::-1]
-    prices = [] if price is None else [price(subject.group) for subject in subjects]
-    known = [value for value in prices if value is not None]
-    per_group = call_count(subjects, knobs.mode) / len(subjects) if subjects else 0
+    calls = call_count(subjects, knobs.mode)
+    priced: list[tuple[Group, float]] = [(subject.group, calls / len(subjects)) for subject in subjects]
+    for case in golden.cases if golden else ():
+        priced.append((case.group, getattr(grader, "orders", 1) * (len(case.passes) if knobs.mode == "reward" else 1)))
     return GatePlan(
         grader=name or name_of(grader),
         mode=knobs.mode,
@@ -98,10 +99,24 @@ def plan_gate(
         subjects=subjects,
         copies=len(found) - len(subjects),
         golden=golden,
-        calls=call_count(subjects, knobs.mode) + (golden.call_count(knobs.mode) if golden else 0),
-        usd=sum(known) * per_group if len(known) == len(prices) else None,
+        calls=calls + (golden.call_count(knobs.mode) if golden else 0),
+        usd=None if price is None else _cost(price, [(group, times) for group, times in priced if _passes(group)]),
         priced=price is not None,
     )
+
+
+def _cost(price: Callable[[Group], float | None], asked: Sequence[tuple[Group, float]]) -> float | None:
+    """US dollars of asking about each group so many times; None where a price is unknown."""
+    total = 0.0
+    for group, times in asked:
+        if (each := price(group)) is None:
+            return None
+        total += each * times
+    return total
+
+
+def _passes(group: Group) -> bool:
+    return any(rollout["passed"] for rollout in group)
 
 
 def run_gate(
