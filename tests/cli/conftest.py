@@ -186,7 +186,7 @@ def command():
 @pytest.fixture
 def terminal(command):
     """Run a command whose standard output is a terminal of 80 columns: exit code, what it shows, its plain lines."""
-    pty = pytest.importorskip("pty")
+    pty = pytest.importorskip("pty", reason="no pseudo-terminals on this platform")
 
     def terminal(*arguments):
         screen, end = pty.openpty()

@@ -74,7 +74,7 @@ def test_its_golden_cases_are_part_of_the_check(run, put, rows):
     )
     done = run("check", "mine.yaml", "--rows", rows)
     assert done.code == 1
-    assert "and 1 golden cases" in done.err
+    assert "and 1 golden case\n" in done.err
     assert "0 of 1 cases hold; not: a" in done.out
 
 

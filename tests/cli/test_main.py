@@ -95,7 +95,7 @@ def test_without_any_output_the_exit_code_is_the_answer(run, monkeypatch, call):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("call", [["check"], ["check", "--json"], ["grade"]], ids=" ".join)
 def test_output_that_cannot_be_written_is_an_error(command, rows, call):
-    with open("/dev/full", "w") as full:  # noqa: PTH123
+    with Path("/dev/full").open("w") as full:
         child = command(call[0], "graders.py:rank", "--rows", "rows.jsonl", *call[1:], stdout=full)
         _, err = child.communicate(timeout=60)
     assert child.returncode == 2

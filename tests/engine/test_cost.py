@@ -69,7 +69,7 @@ def test_a_recording_is_free() -> None:
 
 
 def test_the_package_knows_the_vendors_models_and_counts_cached_tokens() -> None:
-    pytest.importorskip("genai_prices")
+    pytest.importorskip("genai_prices", reason="genai-prices is not installed: `make test` installs it")
     pricing = pricing_of(ResolvedRole("openai", "gpt-4o"))
     assert pricing is not None
     whole, partly_cached = pricing(Usage(1000, 100)), pricing(Usage(1000, 100, cached=500))

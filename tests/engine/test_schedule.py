@@ -426,7 +426,10 @@ def test_limits_of_a_hundred_years_are_fine():
 def test_hung_threads_are_bounded_and_calls_go_on_when_they_come_back(release, monkeypatch):
     monkeypatch.setattr(schedule, "MAX_HUNG_THREADS", 3)
     before = threading.active_count()
-    hang = lambda item: release.wait(SECONDS)  # noqa: E731
+
+    def hang(item):
+        return release.wait(SECONDS)
+
     assert kinds(run(hang, range(8), concurrency=1, timeout_s=SOON)) == ["timeout"] * 3 + ["no_thread"] * 5
     assert threading.active_count() <= before + 3
     (refused,) = run(lambda item: item, [0])

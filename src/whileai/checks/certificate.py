@@ -183,10 +183,11 @@ def find_certificate(
     """
     records = list(_records(grader, given, start))
     same = [(path, record) for path, record in records if record.fingerprint == fingerprint]
-    for wanted, status in (("no", "refused"), ("yes", "valid")):
+    counting: dict[str, Status] = {"no": "refused", "yes": "valid"}  # in this order: a no anywhere counts
+    for wanted, status in counting.items():
         for path, record in same:
             if record.verdict == wanted:
-                return Finding(status, record, path)  # type: ignore[arg-type]
+                return Finding(status, record, path)
     stale = [
         (path, record, _changes(record.fingerprint, fingerprint)) for path, record in records if record.verdict == "yes"
     ]

@@ -56,7 +56,8 @@ class GatePlan:
 
     def __str__(self) -> str:
         cost = "" if not self.priced else ", price unknown" if self.usd is None else f", about ${self.usd:.2f}"
-        golden = f" and {len(self.golden.cases)} golden cases" if self.golden else ""
+        cases = len(self.golden.cases) if self.golden else 0
+        golden = f" and {cases} golden case{'' if cases == 1 else 's'}" if cases else ""
         return (
             f"check of {self.grader}: {self.calls} calls for {len(self.subjects)} of {self.groups} groups "
             f"(two or more passes, each in two random orders){golden}{cost}"
