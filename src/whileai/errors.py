@@ -187,7 +187,7 @@ class RecordingMissing(ProviderError, LookupError):
     """`recorded:` has no reply for this request; the message says how to record one."""
 
 
-NOT_MADE = frozenset({"budget", "recording_missing"})
+NOT_MADE = frozenset({"budget", "recording_missing", "no_key", "resting"})
 """Kinds of failures in which nothing was asked: they say nothing about the grader."""
 
 REASON_CHARS = 500

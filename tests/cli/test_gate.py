@@ -178,6 +178,22 @@ def test_verify_names_what_changed_and_the_command(run, put, folder, rows, chang
     assert done.lines[-1] == "to check it again: whileai check mine.yaml --rows ROWS"
 
 
+def test_a_key_that_is_not_set_is_held_against_no_judge(run, put, folder, rows, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    put("mine.yaml", "spec: 1\nname: mine\nkind: llm\nverdict: ranking\nmodel: openai:some-model\n"
+        "prompt: {system: groupwise/system, user: groupwise/ranking}\n")  # fmt: skip
+    put(
+        "mine.golden.yaml",
+        "golden: 1\ncases:\n  - {name: a, group: [{completion: a}, {completion: bb}], ranking: [0, 1]}\n",
+    )
+    done = run("check", "mine.yaml", "--rows", rows)
+    assert done.code == 3
+    assert "49 calls were not made: " in done.out
+    assert "OPENAI_API_KEY is not set" in done.out
+    assert not certificates(folder)
+    assert run("test", "mine.yaml").code == 1, "a case that nobody was asked about does not hold"
+
+
 def test_a_broken_certificate_is_said_before_the_calls_are_paid_for(run, put, folder, rows):
     put("fn.py", "def grade(group):\n    open('called', 'w').close()\n    return {}\n")
     put("mine.yaml", python())

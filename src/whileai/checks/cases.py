@@ -53,7 +53,7 @@ class CaseResult:
 
     @property
     def was_asked(self) -> bool:
-        """False where nothing was asked: the budget was spent, or a recording has no reply."""
+        """False where nothing was asked: the budget was spent, say, or there is no key."""
         return self.failure is None or kind_and_reason(self.failure)[0] not in NOT_MADE
 
     @property

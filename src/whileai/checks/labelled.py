@@ -86,7 +86,7 @@ def golden(cases: Sequence[CaseResult], rules: CheckRules) -> list[Figure]:
                 value=held / (len(strict) + left),
                 remedy="run `whileai test` and look at the cases that fail"
                 if broken
-                else "raise `budget:`, or record what is missing",
+                else "mend what kept calls from being made (a key, the budget, a recording)",
             )
         )
     if pooled:
