@@ -52,7 +52,7 @@ class FailureLog:
                 kind,
                 reason,
                 ", ".join(f"{kind} {count}" for kind, count in kinds.items()),
-                exc_info=_traceback(first),
+                exc_info=_traceback(first) if kind in new_kinds else None,  # once is enough in a long run
             )
             return
         seen: set[str] = set()
