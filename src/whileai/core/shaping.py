@@ -104,22 +104,29 @@ def shape_by_product(
 
 def _one(group: _Prepared, cap: float) -> GroupShape:
     rewards, factors, hacks, verdict = group
-    scored = [reward for reward in rewards if reward is not None]
-    mean = _mean(scored)
-    if len(scored) < len(rewards):
-        places = [index for index, reward in enumerate(rewards) if reward is not None]
-        among = {places.index(index): factor for index, factor in factors.items()}
-        shape = _one((scored, among, hacks, verdict), cap)
-        shaped = [mean] * len(rewards)
-        for index, reward in zip(places, shape.rewards, strict=True):
-            shaped[index] = reward
-        return shape._replace(rewards=shaped, factors=factors)
-    advantages, moved = redistribute_passes(scored, factors.items(), cap)
+    if None in rewards:
+        return _one_in_part(group, cap)
+    values: Sequence[float] = rewards  # type: ignore[assignment]
+    advantages, moved = redistribute_passes(values, factors.items(), cap)
+    mean = _mean(values)
     shaped = [advantage + mean for advantage in advantages]
     total = sum(shaped)
     if total - total != 0.0:  # not finite
         shaped = [max(-_MAX, min(_MAX, reward)) for reward in shaped]
     return GroupShape(shaped, factors, hacks, moved > cap, (), verdict, moved)
+
+
+def _one_in_part(group: _Prepared, cap: float) -> GroupShape:
+    """Rows without a reward take the mean; the rest is shaped as if they were not there."""
+    rewards, factors, hacks, verdict = group
+    places = [index for index, reward in enumerate(rewards) if reward is not None]
+    scored = [reward for reward in rewards if reward is not None]
+    among = {places.index(index): factor for index, factor in factors.items()}
+    shape = _one((scored, among, hacks, verdict), cap)
+    shaped = [_mean(scored)] * len(rewards)
+    for index, reward in zip(places, shape.rewards, strict=True):
+        shaped[index] = reward
+    return shape._replace(rewards=shaped, factors=factors)
 
 
 def _vectorised(prepared: Sequence[_Prepared], cap: float) -> list[GroupShape]:
