@@ -78,8 +78,19 @@ def verdict(request: Request, score: Callable[[Shown], float], hacks: Callable[[
             written = ["It looks the order up.", "It says what it did."]
             reply[name] = written if of.get("type") == "array" else next(iter(scores.values()))
         else:
-            reply[name] = "what the candidates did"
+            reply[name] = filled(of, schema_of(request).get("$defs", {}))
     return reply
+
+
+def filled(schema: dict[str, Any], definitions: dict[str, Any]) -> Any:
+    """The plainest value that fits a schema."""
+    schema = definitions[schema["$ref"].removeprefix("#/$defs/")] if "$ref" in schema else schema
+    if "enum" in schema:
+        return schema["enum"][0]
+    plainest = {"string": "what the candidates did", "integer": 1, "number": 1, "boolean": False, "array": []}
+    if schema.get("type") == "object":
+        return {name: filled(of, definitions) for name, of in schema.get("properties", {}).items()}
+    return plainest[schema["type"]]
 
 
 def _criteria(value: float) -> dict[str, Any]:
