@@ -424,6 +424,15 @@ def _validate(grading: GroupwiseGrading) -> None:
     if getattr(grading.rubrics, "writes_rubrics", True) is False:
         raise ConfigError(f"rubrics: {name_of(grading.rubrics)} writes no rubrics, it grades; pass it as grader=")
     knobs.check_method(grading)
+    longest = getattr(grading.grader, "group_s", None) if is_compiled(grading.grader) else None
+    if longest is not None and grading.timeout_s is not None and grading.timeout_s < longest:
+        logger.warning(
+            "timeout_s=%g ends a call of %s before the %g s that its spec gives it (timeouts: group_s), and so before "
+            "its fallbacks; raise the one or lower the other",
+            grading.timeout_s,
+            name_of(grading.grader),
+            longest,
+        )
     reason = grading.accept_unchecked
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
         raise ConfigError(f"accept_unchecked={reason!r}: the reason, as text, is wanted")

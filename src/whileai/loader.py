@@ -193,6 +193,13 @@ class CompiledGrader:
         return self._links[0].runner.price(group)
 
     @property
+    def group_s(self) -> float:
+        """Seconds that the slowest of its judges may take for one group; 0.0 if it asks no model."""
+        specs = [link.file.spec for link in self._links]
+        own = [spec.timeouts.group_s for spec in specs if isinstance(spec, LlmSpec)]
+        return max([*own, *(member.group_s for link in self._links for _, member in link.runner.members)], default=0.0)
+
+    @property
     def judges(self) -> Mapping[str, CompiledGrader]:
         """The judges that its first link asks, by name: itself, or a panel's members. Empty if it asks no model."""
         first = self._links[0].runner

@@ -10,11 +10,13 @@ import multiprocessing
 import os
 import pickle
 import re
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -675,7 +677,7 @@ def test_killing_a_check_loses_no_verdict_and_the_second_run_sends_what_is_missi
     first = checking()
     server.wait_for_requests(48)  # all are sent at once, and 31 are never answered
     answered = [json.dumps(request.body) for request in server.requests[:17]]
-    wait_for_lines(project / ".whileai" / "journal.jsonl", 17)
+    wait_for_replies(project / ".whileai" / "cache.sqlite", 17)
     first.kill()
     first.communicate(timeout=30)
 
@@ -689,12 +691,13 @@ def test_killing_a_check_loses_no_verdict_and_the_second_run_sends_what_is_missi
     assert not set(sent) & set(answered)
 
 
-def wait_for_lines(path: Path, count: int) -> None:
-    """Until the journal has so many lines: a line is written before its reply is used."""
-    end = time.monotonic() + 30
-    while not path.exists() or path.read_bytes().count(b"\n") < count:
-        assert time.monotonic() < end, "the journal does not fill"
-        time.sleep(0.01)
+def wait_for_replies(cache: Path, count: int) -> None:
+    """Until the cache keeps so many replies."""
+    with closing(sqlite3.connect(cache, timeout=30)) as connection:
+        end = time.monotonic() + 30
+        while connection.execute("SELECT COUNT(*) FROM replies").fetchone()[0] < count:
+            assert time.monotonic() < end, "the cache does not fill"
+            time.sleep(0.01)
 
 
 def test_two_processes_that_check_at_once_send_nothing_twice(roles, server, write, project):
@@ -783,3 +786,36 @@ def test_the_verdict_is_what_the_reader_takes(roles, server, write, group):
     read = read_verdict(load_grader(write())(group(*QUALITIES)), [0, 1, 3], 4)
     assert read.ranking == ((1,), (3,), (0,))
     assert set(read.extra) == {"rationale", "judge"}
+
+
+def test_a_field_of_ones_own_cannot_be_the_verdict(roles, write, project):
+    for name in ("ranking", "factors", "link", "judge", "rescued"):
+        own = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+        (project / "own.json").write_text(json.dumps(own))
+        hunter = write("h.yaml", verdict="hacks", hacks={"kinds": ["leak"]}, prompt=HUNT, schema="./own.json")
+        with pytest.raises(SpecError, match=f"'{name}' is what the verdict itself says"):
+            load_grader(hunter)
+
+
+def test_the_rescue_has_what_is_left_of_the_groups_time(roles, server, write, group):
+    """The judge breaks at once, and then never answers."""
+    server.default = judge(quality)
+    load_grader(write("first.yaml"))(group(0.1, 0.2))  # its SDK is imported outside of the half second
+    server.script.extend([says("?")] * 3)
+    server.default = NEVER
+    rollouts = group(0.9, 0.3, None, 0.6)
+    rollouts[0]["completion"] = FORGED
+    grader = load_grader(write(timeouts={"request_s": 0.5, "group_s": 0.5}, fallback=["rank_group"]))
+    verdict = grader(rollouts)
+    assert verdict["link"] == "rank_group"
+    assert verdict["failed"]["craft"].startswith("judge=openai:judge-1 (1 requests): deadline")
+    assert len(server.requests) == 5
+
+
+def test_a_limit_that_leaves_no_time_for_fallbacks_is_said(roles, write, caplog):
+    grader = load_grader(write(timeouts={"group_s": 400}))
+    GroupwiseGrading(grader, accept_unchecked="a test", timeout_s=500)
+    GroupwiseGrading(grader, accept_unchecked="a test", timeout_s=None)
+    assert not caplog.text
+    GroupwiseGrading(grader, accept_unchecked="a test")
+    assert "timeout_s=300 ends a call of craft before the 400 s that its spec gives it" in caplog.text

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -183,12 +184,17 @@ def test_a_scripted_member_that_raises_or_lies_withholds_its_vote(panel, server,
 def test_a_scripted_member_that_hangs_withholds_its_vote(panel, server, group, project, monkeypatch):
     server.default = GOOD
     monkeypatch.setattr("whileai.kinds.panel.TIMEOUT_GROUP_S", 0.2)
-    (project / "own.py").write_text("import threading\ndef grade(group):\n    threading.Event().wait(20)\n")
+    reading, writing = os.pipe()
+    (project / "own.py").write_text(f"import os\ndef grade(group):\n    os.read({reading}, 1)\n")
     (project / "own.yaml").write_text("spec: 1\nname: own\nkind: python\nfunction: ./own.py:grade\n")
     panel.write_text(PANEL.replace("./rules.yaml", "./own.yaml"))
     verdict = load_grader(panel)(group(0.1, 0.9, None))
     assert verdict["ranking"] == [[1], [0]]
     assert verdict["panel"]["withheld"] == {"own": "timeout: no answer within 0.2 s"}
+    os.write(writing, b"x")
+    for thread in threading.enumerate():
+        if thread.name == "whileai-call":
+            thread.join(30)
     (project / "own.py").write_text("def grade(group):\n    raise TimeoutError('my own')\n")
     assert load_grader(panel)(group(0.1, 0.9, None))["panel"]["withheld"] == {"own": "raised: TimeoutError: my own"}
 

@@ -30,6 +30,12 @@ VERDICT_FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """The fields of a reply that become the verdict, by kind of verdict."""
 
+RESERVED = frozenset(
+    {"ranking", "factors", "hacks", "solution", "behavior"}  # what is read
+    | {"judge", "panel", "link", "failed", "skipped", "marked", "rescued"}  # what is said of how it came about
+)
+"""Names in a verdict that an author's own fields cannot have: what they say would be taken for the verdict."""
+
 UNSUPPORTED = (
     "allOf",
     "oneOf",
@@ -94,6 +100,11 @@ def own_schema_problems(shipped: Mapping[str, Any], own: object) -> list[str]:
     except jsonschema.SchemaError as error:
         return [f"{error.json_path}: no JSON Schema: {error.message}"]
     problems = [
+        f"properties: {name!r} is what the verdict itself says; give the field another name"
+        for name in own["properties"]
+        if name in RESERVED and name not in shipped["properties"]
+    ]
+    problems += [
         f"{place}: {name!r} has another meaning in the shipped schema; give it another name, or copy it unchanged"
         for place, own_part, shipped_part in (
             ("properties", own["properties"], shipped["properties"]),

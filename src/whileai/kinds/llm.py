@@ -15,6 +15,7 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from whileai.engine.deadline import deadline_within
 from whileai.errors import BROKEN_JUDGE, LinkFailure, ModelsFailed
 from whileai.judging.attacks import Forgery, marked, rank_last, without
 from whileai.judging.prompt import Judge, JudgePrompt, Render
@@ -77,10 +78,11 @@ class LlmRunner(Runner):
             ModelsFailed: no model gave a usable reply.
         """
         group, rubric = _group_of(said)
-        try:
-            return await self._verdict(self.judge.prompts(group, orders=self.orders, rubric=rubric), 0)
-        except ModelsFailed as failure:
-            return await self._without_marked(group, rubric, failure)
+        with deadline_within(self.spec.timeouts.group_s):  # for all that the group takes, so that a fallback has time
+            try:
+                return await self._verdict(self.judge.prompts(group, orders=self.orders, rubric=rubric), 0)
+            except ModelsFailed as failure:
+                return await self._without_marked(group, rubric, failure)
 
     async def single_vote(self, *said: Any, repeat: int) -> dict[str, Any]:
         """One vote on the group in exactly the order given, kept apart from other repeats: for the check.
