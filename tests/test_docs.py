@@ -82,7 +82,7 @@ def test_commands_run_in_order_and_print_what_the_page_says(
 
 def test_the_pages_show_every_command():
     shown = {command.split()[0] for page in PAGES for command, _ in commands_of(page)}
-    assert shown >= {"new", "lint", "test", "explain", "check", "grade", "schema"}
+    assert shown >= {"new", "lint", "test", "render", "explain", "check", "grade", "schema"}
 
 
 def test_links_between_pages_lead_somewhere():
