@@ -274,6 +274,20 @@ def test_whatever_an_async_call_raises_takes_its_place_and_the_loop_lives(error)
     assert outcomes[2] == 2
 
 
+def test_an_error_whose_truth_is_false_is_an_error_too():
+    class Empty(Exception):
+        def __len__(self):
+            return 0
+
+    async def call(item):
+        raise Empty
+
+    (outcome,) = run(call, [0], timeout_s=SECONDS)
+    assert isinstance(outcome, Empty)
+    with pytest.raises(Empty):
+        run_on_loop(call(0))
+
+
 def test_a_call_that_is_cancelled_from_inside_is_a_failure_with_a_kind():
     async def call(item):
         raise asyncio.CancelledError
@@ -389,6 +403,25 @@ def test_a_late_async_call_is_cancelled_and_keeps_no_thread(monkeypatch):
     assert kinds(run(call, range(3), timeout_s=SOON)) == ["timeout"] * 3
     assert run(call, [9]) == [9]
     assert sorted(cancelled) == [0, 1, 2]
+
+
+def test_a_thread_that_was_late_to_make_its_coroutine_makes_no_other(release):
+    made = []
+
+    def call(item):
+        made.append((item, threading.current_thread()))
+        if item == 0:
+            release.wait(SECONDS)
+        if item == 1:  # its thread took the place of the late one, which now comes back
+            release.set()
+            made[0][1].join(SECONDS)
+        return coroutine_function(item)
+
+    outcomes = run(call, range(6), concurrency=1, timeout_s=SOON)
+    assert kinds(outcomes[:1]) == ["timeout"]
+    assert [outcomes[2:], len({thread for _, thread in made})] == [[2, 3, 4, 5], 2]
+    assert not made[0][1].is_alive()
+    assert [item for item, thread in made if thread is made[0][1]] == [0]
 
 
 def test_the_batch_ends_at_its_deadline_and_begins_nothing_more(release):

@@ -57,9 +57,13 @@ def run_on_loop(awaitable: Awaitable[R], timeout: float | None = None) -> R:
     """
     future = submit(awaitable)
     try:
-        return future.result(timeout)
+        raised = future.exception(timeout)  # `result` takes an exception whose truth is false for none
+        if raised is not None:
+            raise raised
+        return future.result()
     finally:
         future.cancel()
+        raised = None  # it refers to this frame
 
 
 def refuse_on_loop() -> None:

@@ -242,9 +242,10 @@ class _Batch(Generic[T, R]):
                 own = context.copy()
                 outcome = own.run(call, item)
                 if hasattr(outcome, "__await__"):
-                    self._await(worker, number, own, outcome)
-                    outcome = None
-                    continue
+                    awaitable, outcome = outcome, None
+                    if self._await(worker, number, own, awaitable):
+                        continue
+                    return
                 if read is not None:
                     outcome = read(outcome, item)
             except BaseException as error:  # noqa: BLE001 - the one boundary around a user's callable
@@ -256,17 +257,18 @@ class _Batch(Generic[T, R]):
             if len(outcomes) == total:
                 self.done.set()
 
-    def _await(self, worker: _Worker, number: int, context: contextvars.Context, awaitable: Any) -> None:
-        """Let the loop do the rest of a call. Its time begins when there is room for it."""
-        if self.running.pop(number, None) is None:  # given up while it was being made
+    def _await(self, worker: _Worker, number: int, context: contextvars.Context, awaitable: Any) -> bool:
+        """Let the loop do the rest of a call. Its time begins when there is room for it. False: this thread, or
+        the batch, was given up meanwhile."""
+        if self.running.pop(number, None) is None:
             _discard(awaitable)
-            return
+            return False
         worker.item = -1
         self.slots.acquire()
+        self.running[number] = time.monotonic()  # before the question: who ends the batch leaves what runs by then
         if self.over:
             _discard(awaitable)
-            return
-        self.running[number] = time.monotonic()
+            return False
         try:
             self.awaited[number] = future = context.run(submit, awaitable)
         except BaseException:
@@ -275,6 +277,7 @@ class _Batch(Generic[T, R]):
         if number not in self.running:
             future.cancel()
         future.add_done_callback(lambda future: self._answered(number, future))
+        return True
 
     def _answered(self, number: int, future: Future[Any]) -> None:
         """On the loop, or where the call was cancelled."""
@@ -284,7 +287,9 @@ class _Batch(Generic[T, R]):
             return
         outcome: Any = GraderFailure("cancelled", "the call was cancelled")
         if not future.cancelled():
-            outcome = future.exception() or future.result()
+            raised = future.exception()  # `result` takes an exception whose truth is false for none
+            outcome = future.result() if raised is None else raised
+            raised = None
         if self.read is not None and not isinstance(outcome, BaseException):
             try:
                 outcome = self.read(outcome, self.items[number])
