@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from loopback.judges import judge, quality
-from whileai.errors import UncheckedGraderError
+from whileai.errors import ConfigError, UncheckedGraderError
 from whileai.grading import GroupwiseGrading
 from whileai.loader import load_grader
 
@@ -112,7 +112,7 @@ def in_another_process(code: str, cwd: Path, *, home: Path | None = None) -> str
 
 
 LOOK = """
-from whileai.errors import UncheckedGraderError
+from whileai.errors import ConfigError, UncheckedGraderError
 from whileai.grading import GroupwiseGrading
 from whileai.loader import load_grader
 rows = [{"reward": r, "prompt": "p", "completion": c} for r, c in ((1, "x"), (1, "xx"), (0, ""))]
@@ -186,6 +186,37 @@ def test_it_travels_in_a_pickle_to_a_process_that_finds_no_certificate(graders, 
     (tmp_path / "pickled").write_bytes(pickle.dumps((grading, grading.trl_reward(verify, 4))))
     shutil.rmtree(graders)
     assert in_another_process(PICKLED, nowhere).split() == ["True", "True", "2", "2"]  # one object in both
+
+
+def test_a_pickle_does_not_bring_its_certificate_to_another_text_of_its_module(graders, tmp_path, monkeypatch):
+    (graders / "own_module.py").write_text(GRADE)
+    (graders / "own.yaml").write_text("spec: 1\nname: own\nkind: python\nfunction: own_module:grade\n")
+    monkeypatch.syspath_prepend(graders)
+    assert load_grader("own.yaml").check(ROWS).verdict == "yes"
+    grading = GroupwiseGrading(load_grader("own.yaml"))
+    grading.group(GROUP)
+    (tmp_path / "pickled").write_bytes(pickle.dumps(grading))
+    (graders / "own_module.py").write_text(GRADE.replace('count("x")', 'count("y")'))
+    program = """
+import pickle, sys
+from whileai.errors import ConfigError
+sys.path.insert(0, sys.argv[1])
+try:
+    pickle.loads(open("../pickled", "rb").read())
+except ConfigError as error:
+    print(error)
+"""
+    nowhere = tmp_path / "nowhere"
+    nowhere.mkdir()
+    assert in_another_process(program.replace("sys.argv[1]", repr(str(graders))), nowhere).startswith(
+        "own: its function here differs from"
+    )
+
+
+@pytest.mark.parametrize("method", ["agrade", "__call__"])
+def test_a_method_of_a_compiled_grader_is_no_way_round(graders, method):
+    with pytest.raises(ConfigError, match="give fewest itself"):
+        GroupwiseGrading(getattr(load_grader("fewest.yaml"), method))
 
 
 def test_an_unchecked_fallback_is_skipped_and_named(graders, caplog):

@@ -410,6 +410,8 @@ def _validate(grading: GroupwiseGrading) -> None:
         spec = isinstance(given, (str, os.PathLike))
         remedy = f" (whileai.load_grader({str(given)!r}) makes one of a spec)" if spec else ""
         raise ConfigError(f"grader={given!r}: a callable is wanted{remedy}")
+    if is_compiled(owner := getattr(given, "__self__", None)):
+        raise ConfigError(f"grader={given!r}: give {name_of(owner)} itself, whose certificate is asked for, no method")
     if grading.mode not in ("advantage", "reward"):
         raise ConfigError(f"mode={grading.mode!r}: 'advantage' or 'reward' is wanted")
     own_mode = getattr(grading.grader, "mode", grading.mode)

@@ -2,7 +2,7 @@
 
 Everything that a grader needs is read once, while it is loaded; a pickled grader carries those bytes and the
 models that its roles resolved to, so that it is the same grader in another process, on another machine, after
-an edit of the file.
+an edit of the file. A function of an importable module is imported there; another text of it is refused.
 """
 
 from __future__ import annotations
@@ -242,9 +242,9 @@ class CompiledGrader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         source = self._links[0].file.source
-        names = tuple(link.link_name for link in self.links)
+        parts = {link.link_name: link.fingerprint_parts() for link in self.links}
         origin = self._origin
-        return _restored, (source.key, source.shown, origin.sources.kept, origin.roles, names, self.skipped)
+        return _restored, (source.key, source.shown, origin.sources.kept, origin.roles, parts, self.skipped)
 
     def _single_vote(self, *said: Any, repeat: int) -> Any:
         self._look_at(said[0])
@@ -420,12 +420,24 @@ def _restored(
     shown: str,
     kept: Mapping[str, bytes],
     roles: Mapping[str, ResolvedRole],
-    names: tuple[str, ...],
+    parts: Mapping[str, Mapping[str, str]],
     skipped: tuple[str, ...],
 ) -> CompiledGrader:
-    """A pickled grader again: compiled from the files and models that it carried, with the links that it had."""
+    """A pickled grader again: compiled from the files and models that it carried, with the links that it had.
+
+    Raises:
+        ConfigError: what it does not carry, a function's module, is not what it was pickled with: a certificate
+            that came along would be another grader's.
+    """
     compiler = _Compiler(_reader(Sources(kept)), resolved=roles)
     grader = compiler.grader(compiler.reader.read_kept(key, shown))
-    if len(grader.links) > len(names):
-        grader = grader.only(lambda link: link.link_name in names)
+    if len(grader.links) > len(parts):
+        grader = grader.only(lambda link: link.link_name in parts)
+    for link in grader.links:
+        now, then = link.fingerprint_parts(), parts[link.link_name]
+        if changed := [name for name in {**then, **now} if then.get(name) != now.get(name)]:
+            raise ConfigError(
+                f"{link.link_name}: its {', '.join(changed)} here differs from what it was pickled with: use the same "
+                "version of the code in both places, or load the grader here"
+            )
     return grader if grader.skipped == skipped else CompiledGrader(grader._links, grader._origin, skipped)

@@ -1,4 +1,5 @@
 import asyncio
+import importlib
 import sys
 
 import pytest
@@ -108,6 +109,20 @@ def test_the_digest_is_of_the_whole_file_and_the_name(runner, tmp_path):
     assert runner("./own.py:grade").parts() == before
     (tmp_path / "own.py").write_text(GRADER.replace("slow=False", "slow=True"))
     assert runner("./own.py:grade").parts() != before
+
+
+def test_the_digest_of_a_module_is_of_what_was_imported_until_it_is_reloaded(runner, tmp_path, monkeypatch):
+    path = tmp_path / "whileai_test_edited.py"
+    path.write_text("def grade(group):\n    return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = runner("whileai_test_edited:grade")
+    path.write_text("def grade(group):\n    return 'changed'\n")
+    edited = runner("whileai_test_edited:grade")
+    assert (edited(GROUP), edited.parts()) == (1, before.parts())
+    importlib.reload(sys.modules["whileai_test_edited"])
+    reloaded = runner("whileai_test_edited:grade")
+    assert reloaded(GROUP) == "changed"
+    assert reloaded.parts() != before.parts()
 
 
 def test_a_module_that_fails_leaves_nothing_behind(runner, tmp_path):

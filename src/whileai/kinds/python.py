@@ -66,9 +66,20 @@ def _gives_awaitables(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
+_texts: dict[str, tuple[object, str]] = {}
+"""Of modules by name: the spec that they were imported by (a reload makes another) and their text at that time."""
+
+
 def _source_of(module: ModuleType) -> str:
-    """The text of an imported module; where there is none, its name and version are all that is known."""
-    try:
-        return inspect.getsource(module)
-    except (OSError, TypeError):
-        return f"{module.__name__} {getattr(module, '__version__', '')}"
+    """The text of an imported module: what runs, also where its file was edited since.
+
+    Where there is no text, its name and version are all that is known.
+    """
+    spec, text = _texts.get(module.__name__, (None, ""))
+    if spec is None or spec is not module.__spec__:
+        try:
+            text = inspect.getsource(module)
+        except (OSError, TypeError):
+            text = f"{module.__name__} {getattr(module, '__version__', '')}"
+        _texts[module.__name__] = module.__spec__, text
+    return text
