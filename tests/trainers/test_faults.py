@@ -75,13 +75,20 @@ def test_a_late_rank_learns_that_the_other_gave_up(seen):
     assert "rank 0 gave up, because rank 1 did not come" in one["text"]
 
 
-def test_an_error_reaches_the_other_rank_before_it_is_raised(seen):
-    zero, one = seen["verifier counts wrong"]
-    assert (one["error"], one["text"].split(":")[0]) == (
-        "BatchError",
-        "the verifier returned 5 rewards for 6 completions",
-    )
-    assert zero["error"] == "RankError" and "rank 1 failed with BatchError: the verifier returned 5" in zero["text"]
+@pytest.mark.parametrize(
+    ("case", "error", "said"),
+    [
+        ("verifier counts wrong", "BatchError", "the verifier returned 5 rewards for 6 completions"),
+        ("verifier counts wrong in a warm-up", "BatchError", "the verifier returned 7 rewards for 8 completions"),
+        ("rows in blocks in a warm-up", "BatchError", "the 8 prompts come in 4 blocks of 2"),
+        ("rows that do not pickle", "", "pickle"),
+    ],
+)
+def test_an_error_reaches_the_other_rank_before_it_is_raised(seen, case, error, said):
+    zero, one = seen[case]
+    assert one["error"] != "RankError" and error in one["error"] and said in one["text"]
+    assert zero["error"] == "RankError"
+    assert f"rank 1 failed with {one['error']}" in zero["text"] and said in zero["text"]
 
 
 def test_a_waiting_rank_can_be_interrupted_and_the_other_is_told(seen):

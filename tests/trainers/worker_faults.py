@@ -57,6 +57,9 @@ CASES = {  # what happens, in the judge or the verifier, and on which rank
     "rank 0 is stopped": ("verifier", 0, stop),
     "rank 0 is interrupted": ("interrupt", 0, interrupt),
     "uneven rows": ("rows", 1, lambda: None),
+    "rows that do not pickle": ("column", 1, lambda: None),
+    "verifier counts wrong in a warm-up": ("warm-up", 1, lambda: None),
+    "rows in blocks in a warm-up": ("blocks", 1, lambda: None),
 }
 
 
@@ -77,19 +80,24 @@ def child(name, rank, port, pipe):
         if place in ("verifier", "interrupt") and rank == where:
             fault()
         rewards = [float("fails" not in text) for text in completions]
-        return rewards[1:] if place == "count" and rank == where else rewards
+        return rewards[1:] if place in ("count", "warm-up") and rank == where else rewards
 
     def judge(group):
         if place == "judge" and rank == where and {"5", "10"} & {rollout["completion"] for rollout in group}:
             fault()
         return {"ranking": [rollout["index"] for rollout in group if rollout["passed"]]}
 
-    gar = wai.GroupwiseGrading(grader=judge, deadline_s=DEADLINE_S, accept_unchecked="a judge of the tests")
+    warming = place in ("warm-up", "blocks")  # whole groups: the ranks meet only to count them
+    accepted = None if warming else "a judge of the tests"
+    gar = wai.GroupwiseGrading(grader=judge, deadline_s=DEADLINE_S, accept_unchecked=accepted)
     texts = TEXTS[rank] + (["12"] * 4 if place == "rows" and rank == where else [])
+    texts += ["13", "14"] if warming else []
+    prompts = ["p", "q"] * 4 if place == "blocks" and rank == where else ["p"] * len(texts)
+    columns = {"extra": [lambda: None] * 6} if place == "column" and rank == where else {}
     begin = time.monotonic()
     try:
-        reward = gar.trl_reward(verifier, num_generations=4)
-        result = {"rewards": reward(prompts=["p"] * len(texts), completions=texts)}
+        reward = gar.trl_reward(verifier, num_generations=4, warmup_groups=9 if warming else None)
+        result = {"rewards": reward(prompts=prompts, completions=texts, **columns)}
     except BaseException as error:  # noqa: BLE001 - an interrupt is one of the cases
         result = {"error": type(error).__name__, "text": str(error)}
     pipe.send(result | {"log": said, "seconds": time.monotonic() - begin, "calls": gar.stats.grader_calls})

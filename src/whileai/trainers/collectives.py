@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 
 from whileai.errors import RankError
@@ -82,6 +82,7 @@ class Processes:
         self._store: Any = None
         self._prefix, self._round = prefix, 0
         self._mine: list[str] = []
+        self._blocks = 0
         self.remarks: list[str] = []
 
     def exchange(
@@ -105,13 +106,14 @@ class Processes:
         Raises:
             RankError: a rank failed, disagrees about `what`, or did not come in time. Every rank raises it.
         """
+        packed = {rank: pickle.dumps(parcel) for rank, parcel in parcels.items()}  # what fails here, `report` can tell
         start = self._next()
 
         def meet() -> dict[int, Any]:
             keys = []
-            for rank, parcel in parcels.items():
+            for rank, parcel in packed.items():
                 keys += self._write(f"{start}/{self.rank}/to/{rank}", parcel)
-            keys += self._write(f"{start}/{self.rank}", _Note(what, remark))
+            keys += self._write(f"{start}/{self.rank}", pickle.dumps(_Note(what, remark)))
             notes = self._notes(start, what, within_s)
             self._refuse(start, what, notes)
             self.remarks = [note.remark for note in notes]
@@ -131,14 +133,21 @@ class Processes:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """What this block raises is told to the other ranks first, so that none of them waits for this one."""
+        """What this block raises is told to the other ranks first, so that none of them waits for this one.
+
+        Of blocks inside each other the outermost tells: the others wait in one exchange and hear of it once.
+        """
+        self._blocks += 1
         try:
             yield
         except RankError:
             raise
         except BaseException as error:
-            self.report(error)
+            if self._blocks == 1:
+                self.report(error)
             raise
+        finally:
+            self._blocks -= 1
 
     def report(self, error: BaseException) -> None:
         """Tell the others that this rank fails, in place of its next exchange, and wait until they know."""
@@ -146,7 +155,7 @@ class Processes:
         failure = f"{type(error).__name__}: {error}"[:2000]
 
         def tell() -> None:
-            self._write(f"{start}/{self.rank}", _Note(failure=failure))
+            self._write(f"{start}/{self.rank}", pickle.dumps(_Note(failure=failure)))
             self._store.set(f"{start}/{self.rank}/told", b"")  # it has no need to hear of the others
             others = [f"{start}/{rank}/told" for rank in range(self.world) if rank != self.rank]
             self._poll(lambda: self._store.check(others), FAREWELL_S)
@@ -185,7 +194,7 @@ class Processes:
             f"rank {_listed(missing)} did not come with the {what} within {within_s:g} s: it was killed, it hangs, or "
             "it takes that much longer than the others (deadline_s is how long a rank waits for another)"
         )
-        self._write(gave_up, f"rank {self.rank} gave up, because {reason}")
+        self._write(gave_up, pickle.dumps(f"rank {self.rank} gave up, because {reason}"))
         raise RankError(reason, tuple(missing))
 
     def _refuse(self, start: str, what: str, notes: Sequence[_Note]) -> None:
@@ -198,8 +207,7 @@ class Processes:
             said = "; ".join(f"rank {rank}: {note.what}" for rank, note in enumerate(notes))
             raise RankError(f"the processes do not agree on the batch they are in ({said})")
 
-    def _write(self, key: str, value: Any) -> list[str]:
-        data = pickle.dumps(value)
+    def _write(self, key: str, data: bytes) -> list[str]:
         pieces = [data[start : start + _PIECE] for start in range(0, len(data), _PIECE)]
         keys = [f"{key}/{number}" for number in range(1, len(pieces))]
         for name, piece in zip(keys, pieces[1:], strict=True):
@@ -247,6 +255,11 @@ class Processes:
                 "the store of the process group is gone, and with it the process that held it, rank 0 or the "
                 f"launcher: {error}"
             ) from error
+
+
+def telling(peers: Processes | None) -> AbstractContextManager[None]:
+    """`Processes.telling`, where there is anybody to tell."""
+    return nullcontext() if peers is None else peers.telling()
 
 
 def beside(work: Callable[[], R], name: str) -> Future[R]:

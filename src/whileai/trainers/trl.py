@@ -19,7 +19,7 @@ from whileai.core.group import Group
 from whileai.core.knobs import flag, whole
 from whileai.core.shaping import GroupShape, plain
 from whileai.errors import BatchError, ConfigError
-from whileai.trainers.collectives import Processes, processes
+from whileai.trainers.collectives import Processes, processes, telling
 from whileai.trainers.shaper import Shaper
 from whileai.trainers.split import Rows, shape_split
 from whileai.trainers.trl_metrics import COLUMNS, Metrics, RowOutcome, outcomes_of, reason_of
@@ -75,33 +75,36 @@ class GroupwiseReward:
         """
         view = view_of(columns)
         size = self._size(view)
-        self._check(view, prompts, size, columns)
         rows = len(completions)
         others = processes()
-        if self.warmup is not None and view.training:
-            self.warmup.begin(others)
-        call = _Call(self, view, size)
-
-        def load() -> Rows:
-            return self._rows(prompts, completions, columns)
-
+        warmup = self.warmup if view.training else None
+        meets = rows % size != 0 or (warmup is not None and warmup.warming)
         outcomes: Sequence[RowOutcome] | None = None
-        if rows % size and others is not None:
-            outcomes = shape_split(
-                others, rows, size, load, call.shape, remark=call.failure, deadline_s=self.shaper.deadline_s
-            )
-            self._say(others)
-        elif rows % size:
-            raise BatchError(
-                f"{rows} completions are no whole groups of num_generations={size}, and there is no other process that "
-                "has the rest: is num_generations the trainer's own?"
-            )
-        else:
-            rewards = call.judge_groups(load())
-            if columns.get("log_extra") is not None:
-                outcomes = call.outcomes()
-        if self.warmup is not None and view.training:
-            self.warmup.step(call.groups, others)
+        with telling(others if meets else None):
+            self._check(view, prompts, size, columns)
+            if warmup is not None:
+                warmup.begin(others)
+            call = _Call(self, view, size)
+
+            def load() -> Rows:
+                return self._rows(prompts, completions, columns)
+
+            if rows % size and others is not None:
+                outcomes = shape_split(
+                    others, rows, size, load, call.shape, remark=call.failure, deadline_s=self.shaper.deadline_s
+                )
+                self._say(others)
+            elif rows % size:
+                raise BatchError(
+                    f"{rows} completions are no whole groups of num_generations={size}, and there is no other process "
+                    "that has the rest: is num_generations the trainer's own?"
+                )
+            else:
+                rewards = call.judge_groups(load())
+                if columns.get("log_extra") is not None:
+                    outcomes = call.outcomes()
+            if warmup is not None:
+                warmup.step(call.groups, others)
         self._log(view, columns, outcomes or (), call)
         return rewards if outcomes is None else [outcome.reward for outcome in outcomes]
 

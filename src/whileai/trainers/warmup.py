@@ -10,14 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from whileai.checks.report import Answer
 from whileai.checks.warmup import Recorder, Warmup
 from whileai.core.group import Group
-from whileai.trainers.collectives import Processes, beside
+from whileai.trainers.collectives import Processes, beside, telling
 from whileai.trainers.shaper import Shaper
 from whileai.trainers.split import RESULT_GRACE_S
 
@@ -62,7 +61,7 @@ class WarmupRun:
         if self._begun:
             return
         self._begun = True
-        with _telling(peers):
+        with telling(peers):
             rank, world = (0, 1) if peers is None else (peers.rank, peers.world)
             found = self.shaper.export_check() if rank == 0 else None
             self._settle(peers, None if found is None else _Answer("yes", "it was checked before this run", found))
@@ -85,7 +84,7 @@ class WarmupRun:
 
         if not self.warming:
             return
-        with _telling(peers):
+        with telling(peers):
             self._warmup.add(groups)
             patience: float | None = 0.0
             if not self._asked:
@@ -150,7 +149,3 @@ class WarmupRun:
             then,
             answer.said,
         )
-
-
-def _telling(peers: Processes | None) -> AbstractContextManager[None]:
-    return nullcontext() if peers is None else peers.telling()
