@@ -54,6 +54,15 @@ def test_requests_under_way_count_with_their_estimate() -> None:
     assert budget.spent_usd == pytest.approx(0.2)
 
 
+def test_a_request_of_which_nobody_knows_the_cost_counts_with_its_estimate() -> None:
+    budget = Budget(usd=1.0)
+    for _ in range(3):
+        budget.reserve(0.3)
+        budget.settle(0.3, None)
+    assert budget.spent_usd == pytest.approx(0.9)
+    assert spend(budget, estimate=0.3) == 0
+
+
 def test_dollars_are_shared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")
     budget = Budget(usd=1.0)

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,19 @@ def test_a_budget_in_dollars_needs_prices(server: LoopbackServer) -> None:
             answered += 1
     assert 1 <= answered <= 10
     assert caller.stats.cost.usd <= 0.0025
+
+
+def test_replies_that_do_not_say_what_they_took_spend_a_budget_too(server: LoopbackServer) -> None:
+    def mute(request: Request) -> Answer:
+        answer = echo(request)
+        return replace(answer, body={name: value for name, value in answer.body.items() if name != "usage"})
+
+    server.default = mute
+    caller = ModelCaller([judge(server, prices=PRICES, params={"max_tokens": 100})], usd=0.0025)
+    with pytest.raises(ModelsFailed, match=r"budget of \$0\.0025"):
+        for number in range(100):
+            caller.call_blocking(question(number), read=read)
+    assert 1 <= len(server.requests) <= 10
 
 
 def test_an_unknown_price_is_counted_as_unknown(server: LoopbackServer) -> None:

@@ -51,9 +51,10 @@ class Budget:
         self._reserved_usd += estimate_usd or 0.0
 
     def settle(self, estimate_usd: float | None, cost_usd: float | None) -> None:
-        """A reserved request is over and cost this much; None if unknown."""
-        self._reserved_usd = max(0.0, self._reserved_usd - (estimate_usd or 0.0))
-        self.spent_usd += cost_usd or 0.0
+        """A reserved request is over and cost this much; None if unknown, which counts as what it may have cost."""
+        estimate = estimate_usd or 0.0
+        self._reserved_usd = max(0.0, self._reserved_usd - estimate)
+        self.spent_usd += estimate if cost_usd is None else cost_usd
 
     def _exceeded(self, whole: str, share: str, world: int) -> BudgetExceeded:
         of = f" (the share of 1 of {world} processes: {share})" if world > 1 else f" ({share})"

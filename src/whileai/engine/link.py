@@ -71,4 +71,4 @@ class Link:
 
     def settle(self, estimate: float | None, cost: Cost) -> None:
         """The request is over."""
-        self._budget.settle(estimate, cost.usd)
+        self._budget.settle(estimate, None if cost.unknown else cost.usd)
