@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whileai.judging.steps import column_step, message_steps, prompt_steps, rollout_steps
+from whileai.core.rollout import tool_calls
+from whileai.judging.steps import Step, column_step, message_steps, prompt_steps, rollout_steps
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -129,3 +130,36 @@ def test_a_call_without_a_name_is_shown_as_it_came():
 @pytest.mark.parametrize("silent", [None, ""])
 def test_a_message_that_says_nothing_is_a_step(silent: str | None):
     assert titles([{"role": "assistant", "content": silent}]) == ["assistant"]
+
+
+def calling(call: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [call]}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "seen"),
+    [
+        ({"type": "function_call", "name": "rm", "arguments": "{}", "call_id": "1"}, {"type": "function_call"}, "rm"),
+        ({"type": "function_call_output", "output": "x"}, {"type": "function_call_output", "output": "y"}, "x"),
+        ({"from": "gpt", "value": "yes"}, {"from": "gpt", "value": "no"}, "yes"),
+        ({"role": "assistant", "content": None, "refusal": "never"}, {"role": "assistant", "content": None}, "never"),
+        (calling({"name": "f", "parameters": {"a": 1}}), calling({"name": "f", "parameters": {"a": 2}}), '{"a":1}'),
+        (calling({"name": "f", "arguments": None, "input": [7]}), calling({"name": "f"}), "[7]"),
+    ],
+)
+def test_forms_that_nobody_knows_are_shown_as_they_are(first: Any, second: Any, seen: str):
+    shown, other = (list(message_steps([message])) for message in (first, second))
+    assert shown != other and any(seen in step.text for step in shown)
+
+
+@pytest.mark.parametrize("kind", [{"type": "server_tool_use"}, {"type": "tool_call"}, {}])
+def test_a_block_that_graders_are_told_is_a_call_is_shown_as_one(kind: dict[str, str]):
+    messages = [{"role": "assistant", "content": ["first", {**kind, "name": "web", "input": {"q": "it"}}]}]
+    assert [(call.name, call.arguments) for call in tool_calls(messages)] == [("web", {"q": "it"})]
+    assert list(message_steps(messages)) == [Step("assistant", "first"), Step("+call web", '{"q":"it"}')]
+
+
+def test_hidden_reasoning_and_ids_are_not_shown_where_nothing_else_stands():
+    bare = {"role": "assistant", "content": None}
+    hidden = {**bare, "reasoning_content": "a secret plan", "id": "msg-1"}
+    assert list(message_steps([hidden])) == list(message_steps([bare])) == [Step("assistant", "")]

@@ -114,6 +114,8 @@ class _Calls:
 def _steps_of(message: Mapping[str, Any], calls: _Calls) -> Iterator[Step]:
     role, content = message.get("role"), message.get("content")
     made = _calls_of(message)
+    if content is None and not made:
+        content = _rest(message) or None  # a form that nobody knows here: shown as it is, rather than as nothing
     if role in ("tool", "function"):
         yield _result(message.get("tool_call_id"), message.get("name"), content, calls)
     else:
@@ -127,20 +129,37 @@ def _content_steps(role: str, content: object, calls: _Calls, *, may_be_empty: b
     empty = True
     for block in _blocks(content):
         kind = block.get("type") if isinstance(block, Mapping) else None
-        if isinstance(block, Mapping) and kind in ("tool_use", "tool_result"):
+        if isinstance(block, Mapping) and (kind == "tool_result" or _is_call_block(block, role)):
             if texts:
                 yield Step(role, "\n".join(texts))
             texts, empty = [], False
             yield (
-                _call(block, calls)
-                if kind == "tool_use"
-                else _result(block.get("tool_use_id"), None, block.get("content"), calls)
+                _result(block.get("tool_use_id"), None, block.get("content"), calls)
+                if kind == "tool_result"
+                else _call(block, calls)
             )
         else:
             texts.append(_block_text(block))
     text = "\n".join(texts)
     if text or (empty and may_be_empty):
         yield Step(role, text)
+
+
+def _is_call_block(block: Mapping[str, Any], role: str) -> bool:
+    """As `core.rollout` reads it: `tool_use`, or whatever else of the assistant's has a name and arguments."""
+    inner = block.get("function")
+    source = inner if isinstance(inner, Mapping) else block
+    named = isinstance(source.get("name"), str)
+    return block.get("type") == "tool_use" or (
+        role == "assistant" and named and ("arguments" in source or "input" in source or source is inner)
+    )
+
+
+def _rest(source: Mapping[str, Any], *also_shown: str) -> str:
+    """What a message or call says beside the fields that are shown elsewhere or never, as JSON; "" for nothing."""
+    shown = _NOT_THE_REST.union(also_shown)
+    rest = {key: value for key, value in source.items() if key not in shown and value is not None}
+    return json_text(rest) if rest else ""
 
 
 def _plain(message: object) -> Step:
@@ -179,8 +198,11 @@ def _call(raw: object, calls: _Calls) -> Step:
         name = source.get("name")
         if isinstance(name, str):
             calls.made(raw.get("id"), name)
-            arguments = source.get("arguments", source.get("input"))
+            given = (value for key in ("arguments", "input") if (value := source.get(key)) is not None)
+            arguments = next(given, None)
             text = arguments if isinstance(arguments, str) else json_text(arguments)
+            if arguments is None:
+                text = _rest(source, "name", "type")
             return Step(f"call {_name(name)}", visible(text))
     calls.made(None, "")
     return Step("call ⟨without a name⟩", visible(json_text(raw)))
@@ -203,5 +225,11 @@ def _name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else visible(json.dumps(name, ensure_ascii=False))
 
 
+_NOT_THE_REST = frozenset(
+    (
+        *("role", "content", "tool_calls", "function_call", "index"),
+        *("id", "call_id", "tool_call_id", "reasoning", "reasoning_content", "reasoning_details", "thinking"),
+    )
+)
 _ROLES = ("assistant", "user", "system", "developer")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_./-]{1,100}")
