@@ -154,6 +154,25 @@ def test_when_no_model_answers_each_says_why(server: LoopbackServer, second: Loo
     caller.close()
 
 
+def test_who_waits_for_the_request_of_another_hears_that_it_was_replied_to(server: LoopbackServer) -> None:
+    asked = threading.Event()
+    server.default = lambda request: replace(says("garbage")(request), until=asked)
+    caller = ModelCaller([judge(server)], policy=RetryPolicy(repairs=0))
+
+    async def both() -> list[Any]:
+        calls = [asyncio.ensure_future(caller.call(question(), read=read)) for _ in range(2)]
+        await asyncio.sleep(0)
+        asked.set()
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    failed = submit(both()).result(30)
+    assert len(server.requests) == 1
+    assert [[(link.requests, link.replied) for link in failure.links] for failure in failed] == [
+        [(1, True)],
+        [(0, True)],
+    ]
+
+
 def test_an_error_pickles_with_its_links() -> None:
     import pickle
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from whileai.errors import ConfigError, RecordingMissing
-from whileai.providers import ChatReply, ChatRequest, Usage, make_provider
+from whileai.providers import ChatReply, ChatRequest, Usage, make_provider, read_key
 from whileai.providers.recorded import read_recordings, record, request_key
 from whileai.spec.roles import ResolvedRole
 
@@ -27,6 +27,15 @@ def test_what_was_recorded_is_replayed(tmp_path: Path) -> None:
     assert replay(path, QUESTION) == replace(REPLY, request_id=None, steps=())
     assert replay(path, replace(QUESTION, repeat=1)).text == "second"
     assert [json.loads(line)["by"] for line in path.read_text().split("\n")[:2]] == ["openai:m", "hand"]
+
+
+def test_no_key_is_recorded_wherever_an_endpoint_repeats_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHILEAI_KEY_RECORDED", "sk-planted-recorded")
+    read_key("WHILEAI_KEY_RECORDED", "http://127.0.0.1")
+    path = tmp_path / "x.recorded.jsonl"
+    record(path, QUESTION, ChatReply("sk-planted-recorded", "stop", "for sk-planted-recorded"), by="openai:m")
+    assert "sk-planted" not in path.read_text()
+    assert replay(path, QUESTION).served_model == "for [WHILEAI_KEY_RECORDED]"
 
 
 def test_the_key_leaves_the_model_and_its_parameters_out() -> None:

@@ -220,20 +220,21 @@ class ModelCaller:
         failures: list[LinkFailure] = []
         spent = Tally()
         for (number, link), after in zip(call.links, [*call.links[1:], None], strict=True):
-            tally = Tally()
+            tally, failure = Tally(), None
             try:
                 async with asyncio.timeout(call.deadline.remaining()):
                     reply, value = await self._ask(link, call, tally)
             except TimeoutError:
                 kind, reason = "deadline", "the deadline came first"
             except (ProviderError, UnusableVerdict) as error:
-                kind, reason = error.kind, error.reason
+                kind, reason, failure = error.kind, error.reason, error
             else:
                 spent.add(tally)
                 cached = tally.requests == 0
                 return CallResult(value, reply, link.label, number, spent.requests, spent.cost, cached, tuple(failures))
             spent.add(tally)
-            failures.append(LinkFailure(link.label, kind, redact(reason), tally.requests, tally.replied))
+            replied = tally.replied or isinstance(failure, UnusableVerdict)  # if to another who asked the same
+            failures.append(LinkFailure(link.label, kind, redact(reason), tally.requests, replied))
             if call.deadline.remaining() == 0:
                 kind = "deadline"
             if kind in ("deadline", "budget"):

@@ -117,7 +117,9 @@ def _excerpt(text: str, start: int) -> str:
 
 
 _LABEL = re.compile(r"[A-Z]{1,2}")
-_VERDICT_FIELD = re.compile(r'\\?"(?:ranking|factors|scores|hacks|behavior)\\?"\s*:')
+_VERDICT_FIELD = re.compile(
+    r'\\?"(?:ranking|factors|scores|hacks|behavior)\\?"\s*:|\\u00[2-7][0-9a-fA-F]'  # JSON can spell a name in escapes
+)
 _ROLLOUT_HEADING = re.compile(
     r"^[^\w\n]{0,8}(?i:(?:failed[ -])?rollout)[ \t]+[A-Z]{1,2}[ \t]*[^\w\n]{0,8}$", re.MULTILINE
 )

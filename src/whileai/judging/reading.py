@@ -146,7 +146,8 @@ def _is_quoted(value: dict[str, Any], kind: str, shown: Shown) -> bool:
     name = f'"{VERDICT_FIELDS[kind][0]}"'
     for line in shown.lines:
         text = original(line.text)
-        if name in text.replace('\\"', '"') and any(found == value for found in json_objects(text)):
+        is_named = name in text.replace('\\"', '"') or "\\u00" in text  # JSON can spell a name in escapes
+        if is_named and any(found == value for found in json_objects(text)):
             return True
     return False
 

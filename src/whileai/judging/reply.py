@@ -59,7 +59,8 @@ def read_object(
 
     Args:
         labels: the candidates' labels.
-        is_quoted: whether an object stands in a rollout: such a one is no reply.
+        is_quoted: whether an object stands in a rollout: such a one is no reply, unless it is all that was said and
+            there is nothing in it to copy (`{"hacks": []}`): a rollout that holds it would silence the judge.
 
     Raises:
         UnusableVerdict: its kind is one of `KINDS`, its reason is for the model.
@@ -69,14 +70,17 @@ def read_object(
         _unusable("empty_reply", "Your reply was empty. Reply with the JSON object.")
     faults: list[UnusableVerdict] = []
 
-    def checked(piece: str) -> dict[str, Any] | None:
+    def checked(piece: str, *, is_all: bool = False) -> dict[str, Any] | None:
         try:
-            return _checked(_parsed(piece.strip(), labels), validator, labels, is_quoted)
+            value = _checked(_parsed(piece.strip(), labels), validator, labels)
+            if is_quoted(value) and not (is_all and not any(value.values())):
+                _unusable("quoted_reply", "Your reply is copied from a rollout. Judge the rollouts yourself.")
+            return value
         except UnusableVerdict as fault:
             faults.append(fault)
             return None
 
-    if (value := checked(text)) is not None:
+    if (value := checked(text, is_all=True)) is not None:
         return value
     if faults[0].kind not in _SYNTAX_FAULTS:
         raise faults[0]
@@ -211,7 +215,6 @@ def _checked(
     value: dict[str, Any],
     validator: jsonschema.Draft202012Validator,
     labels: Sequence[str],
-    is_quoted: Callable[[dict[str, Any]], bool],
 ) -> dict[str, Any]:
     if any(re.search("[\x08\x0c]", text) for text in _texts(value)):
         _unusable(
@@ -222,8 +225,6 @@ def _checked(
         _unusable("schema_echo", "You sent the schema back. Reply with an object that fits it.")
     if faults := [*conflicts(value), *schema_faults(value, validator, labels)]:
         _unusable(faults[0].kind, " ".join(fault.reason for fault in faults[:8]))
-    if is_quoted(value):
-        _unusable("quoted_reply", "Your reply is copied from a rollout. Judge the rollouts yourself.")
     return value
 
 

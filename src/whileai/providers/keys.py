@@ -7,6 +7,7 @@ secret that was not set aside for this use.
 
 from __future__ import annotations
 
+import json
 import os
 from urllib.parse import urlsplit
 
@@ -33,9 +34,14 @@ def base_url(provider: str, given: str | None) -> str:
         if provider not in OWN_URLS:
             raise ConfigError(f"provider {provider!r} has no host of its own: the role needs a base_url")
         return OWN_URLS[provider]
-    parts = urlsplit(given)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"base_url {given!r} is not an http or https URL, such as http://127.0.0.1:8000/v1")
+    try:
+        parts = urlsplit(given)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, half an IPv6 address
+        is_url = False
+    if not is_url:
+        named = "the base_url (it has an @: maybe a password)" if "@" in given else f"base_url {given!r}"
+        raise ConfigError(f"{named} is not an http or https URL, such as http://127.0.0.1:8000/v1")
     if "@" in parts.netloc or parts.query or parts.fragment or any(c in given for c in "\\ \t\r\n"):
         raise ConfigError(
             f"base_url of host {parts.hostname!r} carries a user, a query or stray characters; "
@@ -82,8 +88,10 @@ def read_key(variable: str, url: str) -> str:
 
 
 def redact(text: str) -> str:
-    """The text with every key that was read in this process replaced by the name of its variable."""
-    for variable, key in list(_read.items()):
-        if len(key) >= _SHORTEST_SECRET and key in text:
-            text = text.replace(key, f"[{variable}]")
+    """The text with every key that was read in this process replaced by its variable's name, in JSON texts too."""
+    longest_first = sorted(_read.items(), key=lambda item: len(item[1]), reverse=True)  # one may begin another
+    for variable, key in longest_first:
+        for written in (key, json.dumps(key)[1:-1]):
+            if len(key) >= _SHORTEST_SECRET and written in text:
+                text = text.replace(written, f"[{variable}]")
     return text

@@ -93,14 +93,14 @@ def record(path: Path, request: ChatRequest, reply: ChatReply, *, by: str) -> No
     entry: dict[str, Any] = {
         "key": request_key(request),
         "by": by,
-        "text": redact(reply.text),
+        "text": reply.text,
         "finish": reply.finish,
     }
     if reply.served_model is not None:
         entry["model"] = reply.served_model
     if usage := {name: count for name, count in asdict(reply.usage).items() if count is not None}:
         entry["usage"] = usage
-    line = (json.dumps(entry, ensure_ascii=False) + "\n").encode()
+    line = (redact(json.dumps(entry, ensure_ascii=False)) + "\n").encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, line)
