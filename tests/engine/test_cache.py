@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -89,6 +90,19 @@ def test_a_claim_ends_with_its_process(path: Path) -> None:
         other.kill()
         other.wait(30)
         assert cache.claim("key", 60) == "claimed"
+
+
+def test_a_claim_ends_with_its_process_though_this_one_has_its_number(path: Path) -> None:
+    """As in a container that was killed and started again: the same host, and every process has the number it had."""
+    cache = Cache(path)
+    subprocess.run([sys.executable, "-c", CLAIM, str(path)], input="", text=True, check=True, stdout=subprocess.DEVNULL)
+    connection = sqlite3.connect(path)
+    (owner,) = connection.execute("SELECT owner FROM claims").fetchone()
+    connection.execute("UPDATE claims SET owner = ?", (re.sub(r"^\d+", str(os.getpid()), owner),))
+    connection.commit()
+    connection.close()
+    assert cache.claim("key", 60) == "claimed"
+    assert Cache(path).claim("key", 60) == "busy"
 
 
 CLAIM_ALL = """

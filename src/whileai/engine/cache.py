@@ -14,6 +14,7 @@ import os
 import socket
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -218,16 +219,27 @@ def _host() -> str:
 
 
 def _owner() -> str:
-    return f"{os.getpid()}@{_host()}"
+    return f"{os.getpid()}.{_token(os.getpid())}@{_host()}"
+
+
+@cache
+def _token(pid: int) -> str:
+    """Tells this process from one that died and had its number: in a container that is started again, every one has."""
+    return uuid.uuid4().hex[:12]
 
 
 def _is_alive(owner: str) -> bool:
     """Whether the process that made a claim may still be at work on it."""
-    pid, _, host = owner.partition("@")
-    if host != _host() or os.name != "posix" or int(pid) == os.getpid():
+    process, _, host = owner.partition("@")
+    pid = int(process.partition(".")[0])
+    if host != _host():
+        return True
+    if pid == os.getpid():
+        return owner == _owner()
+    if os.name != "posix":
         return True
     try:
-        os.kill(int(pid), 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
