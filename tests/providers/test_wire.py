@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,6 +57,20 @@ def test_the_sdks_own_urls_are_not_followed(
             monkeypatch.setenv(variable, elsewhere.chat_url)
         send(role)
         assert not elsewhere.requests
+    assert len(server.requests) == 1
+
+
+def test_a_request_without_tls_takes_no_proxy_which_would_read_its_key(
+    server: LoopbackServer, role: ResolvedRole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHILEAI_KEY_PROXIED", PLANTED)
+    for variable in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    with LoopbackServer() as proxy:
+        for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(variable, proxy.root)
+        send(replace(role, api_key_env="WHILEAI_KEY_PROXIED"))
+        assert not proxy.requests
     assert len(server.requests) == 1
 
 

@@ -33,9 +33,9 @@ _ALLOWED_HEADERS = frozenset(
 def http_client(url: str, key: str | None, *, vendors_own: bool) -> httpx2.AsyncClient:
     """A client for one endpoint that follows no redirect and reads no endless body.
 
-    At a host that is not the vendor's own, only the headers that the wire needs go out and, if there is a
-    key, that
-    key: the SDKs would add whatever `OPENAI_CUSTOM_HEADERS`, `OPENAI_ORG_ID` and their like hold.
+    At a host that is not the vendor's own, only the headers that the wire needs go out and, if there is a key, that
+    key: the SDKs would add whatever `OPENAI_CUSTOM_HEADERS`, `OPENAI_ORG_ID` and their like hold. The environment's
+    proxies are used with https only: without TLS a proxy would read the key and everything else.
     """
     host = httpx2.URL(url).host
 
@@ -56,6 +56,7 @@ def http_client(url: str, key: str | None, *, vendors_own: bool) -> httpx2.Async
 
     return httpx2.AsyncClient(
         follow_redirects=False,
+        trust_env=httpx2.URL(url).scheme == "https",
         event_hooks={"request": [guard], "response": [bound]},
         limits=httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_KEPT_CONNECTIONS),
     )
