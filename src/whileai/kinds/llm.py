@@ -28,7 +28,7 @@ from whileai.spec.fingerprint import digest, spec_parts
 from whileai.spec.models import LlmSpec
 from whileai.spec.reading import SpecFile, read_schema
 from whileai.spec.sources import Sources
-from whileai.spec.templates import PromptTemplate
+from whileai.spec.templates import prompt_template
 
 if TYPE_CHECKING:
     from whileai.engine.calls import CallResult
@@ -212,7 +212,7 @@ def _judge_of(file: SpecFile, sources: Sources) -> Judge:
         schema = with_own_fields(schema, read_schema(spec.reply_schema, file.source, sources)[1])
 
     def render(reference: str | None) -> Render:
-        return (lambda values: "") if reference is None else PromptTemplate(reference, file.source, sources).render
+        return (lambda values: "") if reference is None else prompt_template(reference, file.source, sources).render
 
     return Judge(
         verdict=spec.verdict,

@@ -13,7 +13,7 @@ from typing import Any
 from whileai.spec.models import GraderSpec, LlmSpec
 from whileai.spec.reading import SpecFile, read_schema
 from whileai.spec.sources import Sources
-from whileai.spec.templates import PromptTemplate
+from whileai.spec.templates import prompt_template
 
 NOT_BEHAVIOUR = frozenset({"spec", "name", "check", "fallback", "retry", "timeouts", "budget"})
 """Fields that decide what a verdict costs or what is asked of it, and not what it says."""
@@ -28,7 +28,7 @@ def spec_parts(file: SpecFile, sources: Sources) -> dict[str, str]:
     parts = {"spec": digest(_behaviour(spec))}
     if isinstance(spec, LlmSpec):
         references = [spec.prompt.system, spec.prompt.user]
-        texts = [PromptTemplate(name, file.source, sources).digest if name else None for name in references]
+        texts = [prompt_template(name, file.source, sources).digest if name else None for name in references]
         schemas = [json.loads(sources.shipped("schemas", spec.verdict, (".json",)).text)]
         if spec.reply_schema is not None:
             schemas.append(read_schema(spec.reply_schema, file.source, sources)[1])

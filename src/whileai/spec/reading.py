@@ -141,11 +141,11 @@ class _Around:
         check_expression(text, allowed_names(self._mode, self._columns))
 
     def template(self, reference: str) -> None:
-        from whileai.spec.templates import PromptTemplate
+        from whileai.spec.templates import prompt_template
 
         own = self._data.get("vars")
         names = [str(name) for name in own] if isinstance(own, dict) else []
-        template = PromptTemplate(reference, self._source, self._reader.sources)
+        template = prompt_template(reference, self._source, self._reader.sources)
         template.check_names([*self._reader.prompt_names(), *self._columns, *names])
 
     def schema(self, reference: str) -> None:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from whileai.spec.document import MAX_BYTES, nearest, quoted
 from whileai.spec.library import Kind, find_shipped, library_folder, shipped_names
@@ -56,6 +57,7 @@ class Sources:
 
     def __init__(self, kept: Mapping[str, bytes] | None = None) -> None:
         self.kept: dict[str, bytes] = dict(kept or {})
+        self.compiled: dict[tuple[str, str], Any] = {}  # what was made of its files: `templates.prompt_template`
         self._live = kept is None
 
     def file(self, path: str | os.PathLike[str]) -> Source:

@@ -73,6 +73,15 @@ class PromptTemplate:
             raise Mistake(problems[0].message, problems=problems)
 
 
+def prompt_template(reference: str, spec: Source, sources: Sources) -> PromptTemplate:
+    """The template of a reference in a spec, compiled once for these sources. Raises as `PromptTemplate`."""
+    key = (spec.key, reference)
+    if key not in sources.compiled:
+        sources.compiled[key] = PromptTemplate(reference, spec, sources)
+    template: PromptTemplate = sources.compiled[key]
+    return template
+
+
 class _PromptSandbox(Sandbox):
     """A sandbox whose templates reach each other only as `_Files` found them."""
 
