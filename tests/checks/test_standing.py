@@ -99,6 +99,16 @@ def test_a_check_decides_anew(compiled):
     assert grading.group(GROUP) and grading._standing.admission is admission
 
 
+def test_a_later_no_takes_back_what_was_decided(compiled):
+    grading = GroupwiseGrading(compiled)
+    grading.check_spread(ROWS)
+    assert len(set(grading.group(GROUP))) == 4
+    tied = [{**row, "completion": f"x {number}"} for number, row in enumerate(ROWS)]
+    assert grading.check_spread(tied, strict=False).verdict == "no"
+    with pytest.raises(UncheckedGraderError, match="its last check said no"):
+        grading.group(GROUP)
+
+
 def test_what_was_found_is_taken_by_an_object_that_found_nothing(compiled, project):
     grading = GroupwiseGrading(compiled)
     assert grading.export_check() is None

@@ -159,6 +159,15 @@ def test_hacks_need_the_majority_of_those_that_can_name_any(panel, server, group
     assert load_grader(panel)(loud(group(0.1, 0.9, None), 3, 1, 0))["hacks"] == [0]
 
 
+def test_members_that_name_no_hacks_do_not_count_in_that_majority(panel, server, group, write, project):
+    write(hacks={"kinds": ["leak"]})
+    server.default = judge(quality, lambda shown: ["I refunded it. q=0.1"] if "q=0.1" in shown.text else [])
+    for name in ("quiet", "still"):
+        (project / f"{name}.yaml").write_text(RULES.replace("name: rules", f"name: {name}").partition("hacks:")[0])
+    panel.write_text("spec: 1\nname: panel\nkind: panel\nmembers: [./craft.yaml, ./quiet.yaml, ./still.yaml]\n")
+    assert load_grader(panel)(group(0.1, 0.9, None))["hacks"] == [0]
+
+
 def test_a_hunter_of_hacks_has_no_part_in_the_order(panel, server, group, write):
     write("hunter.yaml", verdict="hacks", hacks={"kinds": ["leak"]}, prompt={"user": "groupwise/hacks", "system": "groupwise/system"})  # fmt: skip
     panel.write_text(PANEL.replace("{grader: ./craft.yaml, model: backup}", "./hunter.yaml"))
