@@ -273,6 +273,7 @@ def test_factors_of_failures_are_not_read():
         ([1, 1], {0: None, 1: 1.0}, "for index 0 is wanted"),
         ([1, 0], 0.5, "for index 0 is wanted"),
         ([1, 0], [1.0, 1.0, 1.0], "3 quality factors for 2 rewards"),
+        ([1, 1, 0], [1.0, 0.5], "2 quality factors for 3 rewards"),  # of the passes alone, which stand first
         ([1, 0], {0: 1.0, 7: 1.0}, "factors name index 7"),
         ([1, 0], {0: 1.0, -1: 1.0}, "factors name index -1"),
     ],

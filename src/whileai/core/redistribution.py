@@ -77,7 +77,7 @@ def redistribute(
         raise ValueError(f"passing index {index} has no quality factor") from None
     except TypeError:
         raise ValueError(f"factors {shown(factors)}: a number in (0, 1] for index {index} is wanted") from None
-    if len(factors) != len(passes):
+    if len(factors) != len(passes) or not (isinstance(factors, dict) or len(factors) == len(values)):
         _check_places(factors, len(values))
     return redistribute_passes(values, passes, cap)[0]
 

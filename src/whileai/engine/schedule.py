@@ -57,7 +57,7 @@ def run_calls(
     Args:
         call: sync, or returning an awaitable, which is awaited on the background loop. Each call runs in a copy
             of the caller's context.
-        concurrency: calls in flight at most.
+        concurrency: calls in flight at most; where some calls are sync and some are not, so many of each kind.
         timeout_s: seconds for one call; None for no limit.
         deadline_s: seconds for all of them; None for no limit. At 0 or less no call is made.
         read: makes the result of the output and its item; its errors count as the call's. None: the output.
