@@ -155,7 +155,12 @@ class RankError(WhileaiError, RuntimeError):
 
 
 class ProviderError(WhileaiError):
-    """A model endpoint gave no reply that can be used. `kind` is a short stable name."""
+    """A model endpoint gave no reply that can be used. `kind` is a short stable name.
+
+    `steps` names what the endpoint had been asked for again without, a request each, before this one failed.
+    """
+
+    steps: tuple[str, ...] = ()
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(kind, reason)

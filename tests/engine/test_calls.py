@@ -327,6 +327,22 @@ def test_a_budget_in_dollars_needs_prices(server: LoopbackServer) -> None:
     assert caller.stats.cost.usd <= 0.0025
 
 
+def test_requests_that_were_refused_for_their_form_are_counted_like_all_others(server: LoopbackServer) -> None:
+    server.default = fails(400, "no")
+    capped = judge(server, params={"max_tokens": 100})
+    caller = ModelCaller([capped], calls=5)
+    failures = []
+    for number in range(4):
+        with pytest.raises(ModelsFailed) as failed:
+            caller.call_blocking(question(number), read=read)
+        failures.append([(link.kind, link.requests) for link in failed.value.links])
+    assert failures == [[("bad_request", 4)], [("bad_request", 4)], [("budget", 0)], [("budget", 0)]]
+    assert caller.stats.requests == len(server.requests) == 8
+    server.default = lambda request: echo(request) if request.format == "prompt" else fails(400, "no")(request)
+    again = ModelCaller([capped])
+    assert again.call_blocking(question(7), read=read).requests == again.stats.requests == len(server.requests) - 8
+
+
 def test_replies_that_do_not_say_what_they_took_spend_a_budget_too(server: LoopbackServer) -> None:
     def mute(request: Request) -> Answer:
         answer = echo(request)

@@ -50,8 +50,12 @@ class Budget:
         self.sent += 1
         self._reserved_usd += estimate_usd or 0.0
 
-    def settle(self, estimate_usd: float | None, cost_usd: float | None) -> None:
-        """A reserved request is over and cost this much; None if unknown, which counts as what it may have cost."""
+    def settle(self, estimate_usd: float | None, cost_usd: float | None, refused: int = 0) -> None:
+        """A reserved request is over and cost this much; None if unknown, which counts as what it may have cost.
+
+        `refused` counts its other forms that were sent before and refused; they cost nothing.
+        """
+        self.sent += refused
         estimate = estimate_usd or 0.0
         self._reserved_usd = max(0.0, self._reserved_usd - estimate)
         self.spent_usd += estimate if cost_usd is None else cost_usd

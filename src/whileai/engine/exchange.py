@@ -53,7 +53,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request and what came of it: `outcome` is `usable`, or the kind of the failure."""
+    """One request and what came of it: `outcome` is `usable`, or the kind of the failure.
+
+    `steps`: what it was refused with before, a request each; see `ChatReply`.
+    """
 
     number: int
     why: str
@@ -62,13 +65,14 @@ class Attempt:
     outcome: str
     reason: str = ""
     reply: ChatReply | None = None
+    steps: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
         """What the journal keeps of it."""
         kept = {"attempt": self.number, "why": self.why, "outcome": self.outcome, "reason": self.reason}
         cost = None if self.cost.unknown else self.cost.usd
         reply = {} if self.reply is None else asdict(self.reply)
-        return {**kept, "seconds": round(self.seconds, 3), "cost_usd": cost, **reply}
+        return {**kept, "seconds": round(self.seconds, 3), "cost_usd": cost, "steps": self.steps, **reply}
 
 
 class Exchange(Generic[V]):
@@ -145,7 +149,9 @@ class Exchange(Generic[V]):
                 raise
             finally:
                 tally.cost += cost
-                self._link.settle(estimate, cost)
+                steps = reply.steps if reply is not None else failure.steps if failure is not None else ()
+                tally.requests += len(steps)
+                self._link.settle(estimate, cost, len(steps))
             seconds = clock.monotonic() - began
             if reply is not None:
                 self._in_flight.succeeded(seconds)
@@ -154,16 +160,16 @@ class Exchange(Generic[V]):
                 self._in_flight.rate_limited()
         if reply is None:
             assert failure is not None
-            self._note(Attempt(number, why, seconds, cost, failure.kind, failure.reason))
+            self._note(Attempt(number, why, seconds, cost, failure.kind, failure.reason, steps=steps))
             raise failure
         tally.replied = True
         conversation.heard(reply)
         try:
             value = self._value(reply)
         except UnusableVerdict as unusable:
-            self._note(Attempt(number, why, seconds, cost, unusable.kind, unusable.reason, reply))
+            self._note(Attempt(number, why, seconds, cost, unusable.kind, unusable.reason, reply, steps))
             raise
-        self._note(Attempt(number, why, seconds, cost, "usable", reply=reply))
+        self._note(Attempt(number, why, seconds, cost, "usable", reply=reply, steps=steps))
         return reply, value
 
     def _value(self, reply: ChatReply) -> V:

@@ -69,6 +69,6 @@ class Link:
             return None
         return estimate_usd(request, self._pricing, request.max_tokens or self.provider.default_max_tokens)
 
-    def settle(self, estimate: float | None, cost: Cost) -> None:
-        """The request is over."""
-        self._budget.settle(estimate, None if cost.unknown else cost.usd)
+    def settle(self, estimate: float | None, cost: Cost, refused: int) -> None:
+        """The request is over, after `refused` other forms of it."""
+        self._budget.settle(estimate, None if cost.unknown else cost.usd, refused)

@@ -58,7 +58,7 @@ class Counting:
     cost: Cost = field(default_factory=Cost)
 
     def add(self, attempt: Attempt) -> None:
-        self.requests += 1
+        self.requests += 1 + len(attempt.steps)
         self.whys[attempt.why] += 1
         self.cost += attempt.cost
         if attempt.reply is not None:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from whileai.errors import RefusedRequest
+from whileai.errors import ProviderError, RefusedRequest
 from whileai.providers.protocol import ChatReply
 
 _log = logging.getLogger("whileai")
@@ -94,7 +94,7 @@ async def send_stepping_down(
         known: read for the first choice, and taught when a request is accepted.
 
     Returns:
-        The reply, with the rungs that were left on the way in `steps`.
+        The reply, with the rungs that were left on the way in `steps`; a failure carries them too.
     """
     choice = {name: known.rungs.get(name, rungs[0]) for name, (rungs, _) in ladders.items()}
     left: list[str] = []
@@ -103,11 +103,15 @@ async def send_stepping_down(
             reply = await send(choice)
         except ParameterRefused as refused:
             objection = refused
+        except ProviderError as error:
+            error.steps = tuple(left)
+            raise
         else:
             known.accept(choice, tuple(left))
             return replace(reply, steps=tuple(left))
         step = _step_down(objection.names, ladders, choice, known)
         if step is None:
+            objection.refusal.steps = tuple(left)
             raise objection.refusal
         name, rung = step
         left.append(choice[name])
