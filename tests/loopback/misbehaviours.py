@@ -216,7 +216,7 @@ CASES: tuple[Case, ...] = (
     Case("a body that trickles for ever", (says(GOOD, manner="trickle"),), "retried", 2, seconds=0.3),
     Case("no answer, once", (SILENCE,), "retried", 2, seconds=0.3),
     Case(
-        "no answer, ever", **always(answers(Answer(manner="never"))), outcome="failed: timeout", requests=4, seconds=0.1
+        "no answer, ever", **always(answers(Answer(manner="never"))), outcome="failed: timeout", requests=4, seconds=0.5
     ),
     Case("a slow first byte", (says(GOOD, wait_s=0.2),), "read", 1),
     Case("200 with a page of HTML", (answers(Answer(body="<html>", content_type="text/html")),), "retried", 2),
