@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from whileai.core.values import shown
 from whileai.errors import Problem, SpecError
 
 MAX_BYTES = 4_000_000
@@ -93,8 +94,9 @@ def nearest(value: object, known: Iterable[str]) -> str:
 
 def quoted(value: object, limit: int = 60) -> str:
     """A value for a message, as a file would say it and cut to `limit` characters."""
-    text = str(value).lower() if isinstance(value, bool) else "null" if value is None else repr(value)
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return shown(value, limit)
 
 
 def _text(source: bytes | str, document: Document) -> str | None:
