@@ -141,6 +141,16 @@ def test_what_is_neither_true_nor_false_is_no_hack_rule(expression: str):
         runner(hacks=[{"name": "x", "if": expression}])(group("a"))
 
 
+@pytest.mark.parametrize("factors", [3, 50])  # 50: more digits than Python writes
+def test_a_score_beyond_the_floats_is_unusable(factors: int):
+    expression = " * ".join(["2**500"] * factors)
+    mine = runner(mode="reward", solution=expression, behavior="1")
+    with pytest.raises(
+        UnusableVerdict, match=r"mine: solution on rollout 0: the value is .*, not a number in \[0, 1\]"
+    ):
+        mine(group("a")[0], None)
+
+
 def test_a_missing_column_is_named():
     with pytest.raises(UnusableVerdict) as caught:
         runner(rank=[{"least": "ticket"}], columns=["ticket"])(group("a"))

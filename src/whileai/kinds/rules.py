@@ -60,11 +60,14 @@ class RulesRunner(Runner):
         return verdict
 
     def _scores(self, rollout: Rollout, rubric: Any = None) -> dict[str, float]:
-        row = {**rollout, "rubric": rubric}
-        return {
-            key: float(self._number(value, number, rollout["index"]))
-            for number, (key, value) in enumerate(zip(self._expressions.keys, self._values([row]), strict=True))
-        }
+        index, scores = rollout["index"], {}
+        values = self._values([{**rollout, "rubric": rubric}])
+        for number, (key, value) in enumerate(zip(self._expressions.keys, values, strict=True)):
+            try:
+                scores[key] = float(self._number(value, number, index))
+            except OverflowError:  # a whole number beyond the floats
+                raise self._refused(value, number, index, "a number in [0, 1]", "divide it") from None
+        return scores
 
     def _values(self, rollouts: Sequence[Rollout]) -> list[Any]:
         try:
