@@ -123,8 +123,6 @@ def test_final_text_is_the_rows_own_else_what_was_said_last_else_the_completion(
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("completion.nothing", "no 'nothing' on text"),
         ("(-8) ** 0.5", "not a finite number"),
-        ("2**500 * 2**500 * 2**500", "not a finite number"),
-        (" * ".join(["2**500"] * 50), "not a finite number"),  # more digits than Python writes
     ],
 )
 def test_what_is_no_number_makes_the_verdict_unusable(expression: str, reason: str):

@@ -81,11 +81,7 @@ class RulesRunner(Runner):
             ) from error
 
     def _number(self, value: Any, number: int, index: int) -> Any:
-        try:
-            finite = isinstance(value, (int, float, Real)) and math.isfinite(value)
-        except OverflowError:  # a whole number beyond the floats
-            finite = False
-        if not finite:
+        if not (isinstance(value, int) or (isinstance(value, (float, Real)) and math.isfinite(value))):
             raise self._refused(value, number, index, "a finite number", "count with |length")
         return value
 
