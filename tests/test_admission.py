@@ -362,3 +362,17 @@ def test_a_loosened_check_is_kept_with_its_reason(graders):
     assert len(set(grading.group(GROUP))) == 4
     assert grading.stats.loosened == {"fewest": "a small start"}
     assert "check of fewest loosened: a small start" in str(grading.stats)
+
+
+def test_a_certificate_that_is_given_is_for_its_own_link_only(graders, caplog):
+    load_grader("own.yaml").check(ROWS)
+    (given,) = (graders / ".whileai" / "certs").iterdir()
+    kept = given.rename(graders / "kept.json")
+    shaped = in_another_process(
+        LOOK.replace('load_grader("own.yaml")', f'load_grader("own.yaml"), certificate={str(kept)!r}'), graders
+    )
+    assert shaped == "True\n"
+    said = in_another_process(
+        LOOK.replace('load_grader("own.yaml")', f'load_grader("constant.yaml"), certificate={str(kept)!r}'), graders
+    )
+    assert "constant may not train yet: it has no certificate" in said

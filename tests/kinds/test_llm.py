@@ -819,3 +819,21 @@ def test_a_limit_that_leaves_no_time_for_fallbacks_is_said(roles, write, caplog)
     assert not caplog.text
     GroupwiseGrading(grader, accept_unchecked="a test")
     assert "timeout_s=300 ends a call of craft before the 400 s that its spec gives it" in caplog.text
+
+
+def test_it_shapes_the_rewards_of_a_trainer(roles, server, write):
+    """Conversations and a column, as TRL hands them over."""
+    server.default = judge(quality)
+    grading = GroupwiseGrading(load_grader(write(columns=["ticket"])), accept_unchecked="a test")
+    reward = grading.trl_reward(lambda prompts, completions, **columns: [1.0, 1.0, 0.0] * 2, 3)
+    completions = [[{"role": "assistant", "content": f"{task}: q={q}"}] for task in "ab" for q in (0.2, 0.9, 0.5)]
+    shaped = reward(
+        [[{"role": "user", "content": "Refund."}]] * 6, completions, ticket=["Ticket 7"] * 3 + ["Ticket 8"] * 3
+    )
+    assert shaped[1] > shaped[0] > shaped[2] and shaped[3:] == shaped[:3]
+    assert sorted("Ticket 7" in request.turns[0][1] for request in server.requests) == [False, True]
+    with pytest.raises(UnusableVerdict, match="no column ticket"):
+        grading.grader([{"index": 0, "prompt": "", "completion": "", "reward": 1.0, "passed": True}])
+    reward([[{"role": "user", "content": "Refund."}]] * 6, completions)
+    assert grading.stats.failures == {"missing_column": 2}
+    assert len(server.requests) == 2

@@ -245,7 +245,9 @@ def _records(grader: str, given: str | Path | None, start: Path | None) -> Itera
     places.extend(_folders(start))
     for place in places:
         if place.is_file():
-            yield place, _read(place)
+            record = _read(place)
+            if record.grader == grader:  # the file that was given may be another link's
+                yield place, record
         elif place.is_dir():
             for path in sorted(place.glob(f"{_stem(grader)}-{'[0-9a-f]' * 12}.json")):
                 record = _read(path)

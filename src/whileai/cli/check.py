@@ -57,7 +57,7 @@ def check(
     if not compiled and (verify or link):
         raise ConfigError(f"{target} is a plain function: it has no links and no certificate, a spec has")
     if rows is None:
-        code = verify_links(target, grading, link, json=json)
+        code = verify_links(grading, link, json=json)
     elif compiled:
         code = check_links(grading, read_rows(rows), link, group_size=group_size, json=json)
     else:

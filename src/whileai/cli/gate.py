@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from whileai.checks.admission import certify, fingerprint_of, plan_link
+from whileai.checks.admission import certify, command_for, fingerprint_of, plan_link
 from whileai.checks.certificate import find_certificate
 from whileai.checks.progress import terminal_progress
 from whileai.checks.report import EXIT_CODES, CheckReport
@@ -59,12 +59,13 @@ def check_links(
     return EXIT_CODES[verdict]
 
 
-def verify_links(target: str, grading: GroupwiseGrading, wanted: str | None, *, json: bool) -> int:
+def verify_links(grading: GroupwiseGrading, wanted: str | None, *, json: bool) -> int:
     """Say of each link what certificate it has. Returns the exit code: 0 if all are valid, else 1."""
+    grader: Any = grading.grader
     knobs = GateKnobs(mode=grading.mode)
     found = [
         (link.link_name, find_certificate(link.link_name, fingerprint_of(link, knobs)))
-        for link in _chosen(grading.grader, wanted)
+        for link in _chosen(grader, wanted)
     ]
     valid = all(finding.status == "valid" for _, finding in found)
     if json:
@@ -86,7 +87,7 @@ def verify_links(target: str, grading: GroupwiseGrading, wanted: str | None, *, 
             output.say(console, f"{name}: {shown}", style, indent=0)
         if not valid:
             every = "" if wanted is None else f" --link {wanted}"
-            output.say(console, f"to check it again: whileai check {target} --rows ROWS{every}", indent=0)
+            output.say(console, f"to check it again: {command_for(grader)}{every}", indent=0)
     return 0 if valid else 1
 
 
