@@ -22,7 +22,14 @@ from whileai.checks.spread import report_spread
 from whileai.checks.standing import Standing, is_compiled
 from whileai.core import knobs
 from whileai.core.batch import Batch
-from whileai.core.group import RowGroup, groups_from_rows, require_one_group, rollout_from_row
+from whileai.core.group import (
+    Rollout,
+    RowGroup,
+    groups_from_rows,
+    require_columns,
+    require_one_group,
+    rollout_from_row,
+)
 from whileai.core.naming import name_of
 from whileai.core.shaping import GroupShape, plain
 from whileai.core.spread import SpreadReport
@@ -127,12 +134,13 @@ class GroupwiseGrading:
         """The shaped rewards of one group: rows with `reward` and `completion`, `messages` or `final_text`.
 
         Raises:
-            BatchError: a row that cannot be read, or rows of several groups. UncheckedGraderError: the grader's
-            check failed.
+            BatchError: a row that cannot be read or lacks a column, or rows of several groups.
+            UncheckedGraderError: the grader's check failed.
         """
         grader = self._usable()
         rollouts = [rollout_from_row(row, index, pass_threshold=self.pass_threshold) for index, row in enumerate(rows)]
         require_one_group(rows)
+        self._require_columns(rollouts)
         return self._shape(grader, [Task.of(rollouts)])[0].rewards if rollouts else []
 
     def shape(
@@ -184,6 +192,8 @@ class GroupwiseGrading:
             environments=environments,
             columns=columns,
         )
+        if batch.count:
+            self._require_columns(batch.group(0)[:1])
         return self._shape(grader, [Task.of_batch(batch, number) for number in range(batch.count)])
 
     def grade_rows(
@@ -191,6 +201,7 @@ class GroupwiseGrading:
     ) -> list[tuple[RowGroup, GroupShape]]:
         """Kept rows, grouped and graded as training would: for looking, so no check is asked for."""
         groups = groups_from_rows(rows, group_size=group_size, pass_threshold=self.pass_threshold)
+        self._require_columns([rollout for group in groups for rollout in group.rollouts])
         with terminal_progress("grading") as progress:
             shapes = self._shape(self.grader, [Task.of(group.rollouts) for group in groups], progress=progress)
         return list(zip(groups, shapes, strict=True))
@@ -335,6 +346,12 @@ class GroupwiseGrading:
         return self._standing.usable(
             name_of(self.grader), knobs=self._gate_knobs, certificate=self.certificate, accepted=self.accept_unchecked
         )
+
+    def _require_columns(self, rollouts: Sequence[Rollout]) -> None:
+        """Raise BatchError where the grader, or the writer of its rubrics, declares a column that is not there."""
+        declaring: list[Any] = [grader for grader in (self.grader, self.rubrics) if is_compiled(grader)]
+        for grader in declaring:
+            require_columns(grader.name, grader.columns, rollouts)
 
     def _gate_knobs(self) -> GateKnobs:
         from whileai.checks.votes import GateKnobs

@@ -25,7 +25,7 @@ import pytest
 from loopback.judges import candidates, judge, quality, schema_of
 from loopback.server import Answer, LoopbackServer, Request, answers, fails, knows_only, says
 from whileai.core.verdict import read_verdict
-from whileai.errors import ConfigError, GraderFailure, ModelsFailed, SpecError, UnusableVerdict
+from whileai.errors import BatchError, ConfigError, GraderFailure, ModelsFailed, SpecError, UnusableVerdict
 from whileai.grading import GroupwiseGrading
 from whileai.loader import CompiledGrader, load_grader
 
@@ -491,7 +491,12 @@ def test_a_missing_column_raises_before_any_call(roles, server, write, group):
         with pytest.raises(UnusableVerdict, match="craft: rollout 0 has no column ticket") as failed:
             call(rollouts)
         assert failed.value.kind == "missing_column"
-    assert not server.requests
+    grading = GroupwiseGrading(grader, accept_unchecked="a test")
+    rows = [{**row, "group_id": "g"} for row in rollouts]
+    for way in (lambda: grading.group(rollouts), lambda: grading.grade_rows(rows), lambda: grader.check(rows)):
+        with pytest.raises(BatchError, match="craft needs the column 'ticket', which row 0 does not have"):
+            way()
+    assert not server.requests and not list(Path(".whileai").glob("certs/*"))
 
 
 def test_columns_stand_inside_fences(roles, server, write, group):
@@ -834,6 +839,8 @@ def test_it_shapes_the_rewards_of_a_trainer(roles, server, write):
     assert sorted("Ticket 7" in request.turns[0][1] for request in server.requests) == [False, True]
     with pytest.raises(UnusableVerdict, match="no column ticket"):
         grading.grader([{"index": 0, "prompt": "", "completion": "", "reward": 1.0, "passed": True}])
-    reward([[{"role": "user", "content": "Refund."}]] * 6, completions)
-    assert grading.stats.failures == {"missing_column": 2}
+    with pytest.raises(
+        BatchError, match="craft needs the column 'ticket', which row 0 does not have; did you mean 'tickets'"
+    ):
+        reward([[{"role": "user", "content": "Refund."}]] * 6, completions, tickets=["Ticket 7"] * 6)
     assert len(server.requests) == 2

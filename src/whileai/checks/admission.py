@@ -26,7 +26,7 @@ from whileai.checks.gate import GatePlan, plan_gate, run_gate
 from whileai.checks.golden import golden_beside, load_golden
 from whileai.checks.report import CheckReport
 from whileai.checks.votes import GateKnobs, Progress
-from whileai.core.group import Group
+from whileai.core.group import Group, require_columns
 from whileai.errors import ConfigError, UncheckedGraderError
 from whileai.spec.library import library_folder
 from whileai.spec.models import GraderSpec
@@ -52,6 +52,7 @@ class LinkedGrader(Protocol):
     spec: GraderSpec
     path: Path
     writes_rubrics: bool
+    columns: tuple[str, ...]
 
     def price(self, group: Group) -> float | None: ...
 
@@ -87,7 +88,8 @@ def plan_link(
     """What a check of this link will take: its votes on the rows, and the golden cases beside its spec.
 
     Raises:
-        ConfigError: it writes rubrics. BatchError: a row that cannot be read. SpecError: of the golden cases.
+        ConfigError: it writes rubrics. BatchError: a row that cannot be read, or lacks a column. SpecError: of the
+        golden cases.
     """
     if link.writes_rubrics:
         raise ConfigError(
@@ -95,6 +97,7 @@ def plan_link(
             "GroupwiseGrading(grader, mode='reward', rubrics=...)"
         )
     golden = golden_beside(link.path)
+    require_columns(link.link_name, link.columns, rows)
     return plan_gate(
         link,
         rows,

@@ -8,6 +8,7 @@ change what they receive: lists and dicts in it are copies.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -198,6 +199,20 @@ def require_one_group(rows: Sequence[Mapping[str, Any]]) -> None:
                 f"rows {before} and {number} are not of one group: their {name} is {shown(value, 60)} and "
                 f"{shown(row[name], 60)}; group() shapes the rows of one group, grade_rows() those of many"
             )
+
+
+def require_columns(name: str, needed: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Hold rows or rollouts against the columns that a grader declares: without them none of its calls gives a verdict.
+
+    Raises:
+        BatchError: one of them lacks one of `needed`; says which, for the grader `name`, and the nearest that it has.
+    """
+    for number, row in enumerate(rows if needed else ()):
+        for column in needed:
+            if column not in row:
+                near = difflib.get_close_matches(column, row, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(row)}"
+                raise BatchError(f"{name} needs the column {column!r}, which row {number} does not have; {hint}")
 
 
 def _group_key(row: Mapping[str, Any], number: int) -> tuple[str, bool, str]:
