@@ -15,7 +15,7 @@ PLAIN = [[0.0, 1.0, 1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0, 1.0, 1.0]]
 def seen():
     """What both ranks of every case saw; None where a rank never came back (within its deadline and 10 s)."""
     pytest.importorskip("torch", reason="PyTorch is not installed: `make test` installs it")
-    done = subprocess.run([sys.executable, str(WORKER)], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, str(WORKER)], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout)
 

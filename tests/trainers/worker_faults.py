@@ -1,7 +1,7 @@
 """Two processes share a group, and one of them fails: `python worker_faults.py` prints what each of them saw.
 
 Every case is a pair of forked processes with a process group of their own (gloo, CPU), each with 6 rows in groups
-of 4; all pairs run at once. A process that has its result waits until both have, as the store lives in rank 0.
+of 4. A process that has its result waits until both have, as the store lives in rank 0.
 """
 
 import json
@@ -18,9 +18,12 @@ import time
 import torch.distributed as dist
 
 import whileai as wai
+import whileai.trainers.trl
+import whileai.trainers.warmup  # before the fork, so that no rank is late because it still imports
 
 DEADLINE_S = 3.0
 LIMIT_S = DEADLINE_S + 10.0
+AT_ONCE = 4
 TEXTS = [["0 fails", "1", "2", "3", "4", "5"], ["6", "7 fails", "8", "9 fails", "10", "11"]]
 
 
@@ -129,8 +132,8 @@ def received(pipe, until):
         return None
 
 
-def main():
-    names = sys.argv[1:] or list(CASES)
+def run(names):
+    """What both ranks of each case saw; these cases run at once."""
     pairs = {name: start(child, name) for name in names}
     for pipes, _ in pairs.values():
         assert all(pipe.poll(30) and pipe.recv() for pipe in pipes)
@@ -142,7 +145,17 @@ def main():
     for _, processes in pairs.values():
         for process in processes:
             process.kill()
-    print(json.dumps(results))
+    return results
+
+
+def main():
+    """A few cases at a time, and the one that burns a core alone: a deadline is about faults, not about a busy machine."""
+    names = sys.argv[1:] or list(CASES)
+    quiet = [name for name in names if name != "judge hangs in C"]
+    waves = [quiet[at : at + AT_ONCE] for at in range(0, len(quiet), AT_ONCE)]
+    if len(quiet) < len(names):
+        waves.append(["judge hangs in C"])
+    print(json.dumps({name: seen for wave in waves for name, seen in run(wave).items()}))
 
 
 if __name__ == "__main__":
