@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from whileai.cli import output
-from whileai.cli.options import GroupSize, Json, Mode, Models, Record, Rows, Target
+from whileai.cli.options import GroupSize, Json, Mode, Models, OneGroup, Record, Rows, Target
 
 if TYPE_CHECKING:
     from whileai.cli.explanation import Answer, Explanation
@@ -17,14 +15,7 @@ if TYPE_CHECKING:
 def explain(
     target: Target,
     rows: Rows,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            help="Its id, or how that begins. Default: the first in which something moves.",
-            show_default=False,
-        ),
-    ] = None,
+    group: OneGroup = None,
     mode: Mode = None,
     group_size: GroupSize = None,
     model: Models = None,

@@ -41,3 +41,9 @@ Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH", help="Specs, golden files, folders of them, or names of shipped graders."),
 ]
+OneGroup = Annotated[
+    str | None,
+    typer.Option(
+        "--group", help="Its id, or how that begins. Default: the first in which something moves.", show_default=False
+    ),
+]

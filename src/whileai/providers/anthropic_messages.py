@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
 
 from whileai.providers import capabilities, keys, statuses
-from whileai.providers.clients import PerLoop
 from whileai.providers.protocol import ChatReply, ChatRequest, Finish, ParameterType, Usage
 from whileai.providers.schemas import anthropic_schema, schema_instruction
+from whileai.providers.sdk import SdkProvider
 
 if TYPE_CHECKING:
     import anthropic
-
-    from whileai.spec.roles import ResolvedRole
 
 DEFAULT_MAX_TOKENS = 16_000
 """The wire wants a cap. This is room for thinking and a verdict, and below what the SDK only does by
@@ -30,12 +27,12 @@ _FINISHES: dict[str, Finish] = {
     "refusal": "refusal",
     "tool_use": "tool",
 }
-_PLACEHOLDER_KEY = "none"  # the SDK fails at the request without a key; the wire drops it again
 
 
-class AnthropicMessages:
+class AnthropicMessages(SdkProvider["anthropic.AsyncAnthropic"]):
     """One model behind a `/v1/messages` endpoint. The API takes no temperature."""
 
+    vendor: ClassVar[str] = "anthropic"
     parameters: ClassVar[Mapping[str, ParameterType]] = {
         "max_tokens": int,
         "effort": str,
@@ -47,17 +44,6 @@ class AnthropicMessages:
     }
     default_max_tokens: ClassVar[int | None] = DEFAULT_MAX_TOKENS
 
-    def __init__(self, role: ResolvedRole) -> None:
-        self._role = role
-        self._url = keys.base_url("anthropic", role.base_url)
-        self._key_variable = keys.key_variable("anthropic", self._url, role.api_key_env)
-        self._endpoint = f"anthropic:{role.name} at {urlsplit(self._url).netloc}"
-        self._learned = capabilities.learned("anthropic", self._url, role.name)
-        self._clients = PerLoop(self._client)
-
-    def __repr__(self) -> str:
-        return f"AnthropicMessages({self._endpoint})"
-
     async def send(self, request: ChatRequest) -> ChatReply:
         schema = None if request.schema is None else anthropic_schema(request.schema)
         ladders = {} if schema is None else {"format": (_FORMAT, frozenset(("output_config",)))}
@@ -66,9 +52,6 @@ class AnthropicMessages:
             ladders,
             self._learned,
         )
-
-    async def aclose(self) -> None:
-        await self._clients.aclose()
 
     async def _send(self, body: dict[str, Any], timeout_s: float) -> ChatReply:
         import anthropic
@@ -84,16 +67,7 @@ class AnthropicMessages:
     def _client(self) -> anthropic.AsyncAnthropic:
         import anthropic
 
-        from whileai.providers import wire
-
-        key = keys.read_key(self._key_variable, self._url) if self._key_variable else None
-        vendors_own = keys.is_vendors_own("anthropic", self._url)
-        return anthropic.AsyncAnthropic(
-            api_key=key or _PLACEHOLDER_KEY,
-            base_url=self._url,
-            max_retries=0,
-            http_client=wire.http_client(self._url, key, vendors_own=vendors_own),
-        )
+        return anthropic.AsyncAnthropic(**self._client_settings())
 
     def _body(self, request: ChatRequest, schema: dict[str, Any] | None, choice: Mapping[str, str]) -> dict[str, Any]:
         """The keywords of the SDK's `create`."""

@@ -6,17 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
 
 from whileai.providers import capabilities, keys, statuses
-from whileai.providers.clients import PerLoop
 from whileai.providers.protocol import ChatReply, ChatRequest, Finish, ParameterType, Usage
 from whileai.providers.schemas import openai_schema, schema_instruction
+from whileai.providers.sdk import SdkProvider
 
 if TYPE_CHECKING:
     import openai
-
-    from whileai.spec.roles import ResolvedRole
 
 _FORMAT = ("json_schema", "json_object", "prompt")
 _CAP = ("max_completion_tokens", "max_tokens")
@@ -28,12 +25,12 @@ _FINISHES: dict[str, Finish] = {
     "tool_calls": "tool",
     "function_call": "tool",
 }
-_PLACEHOLDER_KEY = "none"  # the SDK refuses to be built without a key; the wire drops it again
 
 
-class OpenAIChat:
+class OpenAIChat(SdkProvider["openai.AsyncOpenAI"]):
     """One model behind a `/chat/completions` endpoint."""
 
+    vendor: ClassVar[str] = "openai"
     parameters: ClassVar[Mapping[str, ParameterType]] = {
         "max_tokens": int,
         "temperature": (int, float),
@@ -49,17 +46,6 @@ class OpenAIChat:
     }
     default_max_tokens: ClassVar[int | None] = None
 
-    def __init__(self, role: ResolvedRole) -> None:
-        self._role = role
-        self._url = keys.base_url("openai", role.base_url)
-        self._key_variable = keys.key_variable("openai", self._url, role.api_key_env)
-        self._endpoint = f"openai:{role.name} at {urlsplit(self._url).netloc}"
-        self._learned = capabilities.learned("openai", self._url, role.name)
-        self._clients = PerLoop(self._client)
-
-    def __repr__(self) -> str:
-        return f"OpenAIChat({self._endpoint})"
-
     async def send(self, request: ChatRequest) -> ChatReply:
         schema = None if request.schema is None else openai_schema(request.schema)
         ladders: dict[str, tuple[capabilities.Ladder, frozenset[str]]] = {}
@@ -72,9 +58,6 @@ class OpenAIChat:
             ladders,
             self._learned,
         )
-
-    async def aclose(self) -> None:
-        await self._clients.aclose()
 
     async def _send(self, body: dict[str, Any], timeout_s: float) -> ChatReply:
         import openai
@@ -90,16 +73,7 @@ class OpenAIChat:
     def _client(self) -> openai.AsyncOpenAI:
         import openai
 
-        from whileai.providers import wire
-
-        key = keys.read_key(self._key_variable, self._url) if self._key_variable else None
-        vendors_own = keys.is_vendors_own("openai", self._url)
-        return openai.AsyncOpenAI(
-            api_key=key or _PLACEHOLDER_KEY,
-            base_url=self._url,
-            max_retries=0,
-            http_client=wire.http_client(self._url, key, vendors_own=vendors_own),
-        )
+        return openai.AsyncOpenAI(**self._client_settings())
 
     def _body(
         self, request: ChatRequest, schema: tuple[dict[str, Any], bool] | None, choice: Mapping[str, str]
